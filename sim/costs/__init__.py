@@ -1,0 +1,14 @@
+"""Cost models: how long an iteration takes. One file a model.
+
+COST_MODELS is the table of plug-ins.
+"""
+
+from sim.costs.base import CostModel
+from sim.costs.linear import Constant, Linear
+
+COST_MODELS: dict[str, type[CostModel]] = {
+    "constant": Constant,
+    "linear": Linear,
+}
+
+__all__ = ["COST_MODELS", "CostModel"]

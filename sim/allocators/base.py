@@ -1,0 +1,184 @@
+"""The allocator contract: bookkeeping of KV slots, with no clock, no queue and no randomness.
+
+An allocator knows rows of the SequenceTable. It answers before it acts: every `can_` method
+changes nothing, and an operation that fails changes nothing either. Its constructor parameters
+are its configuration; `bind` gives it a pool and the table.
+
+Conservation: total = token_states + reserved + internal + external + cached + free, in slots,
+after every operation. `terms` holds the six numbers and is always current.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import IntEnum
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sim.jit import compiled
+from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray, SequenceTable
+
+TERM_NAMES = ("token_states", "reserved", "internal", "external", "cached", "free")
+TOKEN_STATES, RESERVED, INTERNAL, EXTERNAL, CACHED, FREE = range(6)
+NUM_TERMS = 6
+
+
+class KVUsage(NamedTuple):
+    """Where the slots of the pool are. The six add to the pool."""
+
+    token_states: int  # written, and held by a sequence in service
+    reserved: int  # held, not written yet, and the sequence will reach it
+    internal: int  # held and never to be written
+    external: int  # in no block or hole that the allocator could give away
+    cached: int  # held by nobody, but findable by content
+    free: int
+
+
+class Admission(IntEnum):
+    """The answer to `can_allocate`."""
+
+    OK = 0
+    LATER = 1  # not now; when others have freed memory
+    NEVER = 2  # not even if the pool were empty
+
+
+class ConservationError(AssertionError):
+    """The bookkeeping contradicts itself; found by `Allocator.check`."""
+
+
+class Allocator(ABC):
+    """Base of all allocators.
+
+    To write one, define `kind`, take the configuration in the constructor (raise ValueError with
+    a message that starts with the parameter's name), and implement the abstract methods. The
+    rest has slow but right defaults built on them.
+    """
+
+    kind: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What the trace must provide beside lengths, for example prefix identity."""
+
+    def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
+        """Take a pool of num_slots slots for sequences of at most max_model_len tokens.
+
+        Raises ValueError, with a message that starts with the parameter's name, if the pool
+        cannot be used.
+        """
+        self.num_slots = num_slots
+        self.sequences = sequences
+        self.max_model_len = max_model_len
+        self.terms: IntArray = np.zeros(NUM_TERMS, np.int64)
+        self.terms[FREE] = num_slots
+
+    @abstractmethod
+    def can_allocate(self, row: int) -> Admission:
+        """Whether all tokens the row has so far would fit. Changes nothing."""
+
+    @abstractmethod
+    def append(self, rows: IntArray, counts: IntArray) -> int:
+        """Write counts[i] more tokens for rows[i], in order, until memory runs out.
+
+        Takes what memory that needs and advances num_computed and num_slots. Returns how many
+        rows were served; the first that was not, and those behind it, are unchanged.
+        """
+
+    @abstractmethod
+    def free(self, rows: IntArray) -> None:
+        """Take back all that the rows hold: num_computed and num_slots become 0."""
+
+    @abstractmethod
+    def can_append(self, rows: IntArray, num_iterations: int) -> int:
+        """How many of num_iterations iterations of one token a row would succeed."""
+
+    @abstractmethod
+    def check(self, rows: IntArray) -> None:
+        """Recount everything for the rows that hold memory; raise ConservationError."""
+
+    @abstractmethod
+    def refusal(self, row: int) -> str:
+        """Why the row can never be admitted: the end of a sentence about the request."""
+
+    def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
+        """Run num_iterations iterations of one token a row, known to succeed.
+
+        log[i] receives the terms after iteration i.
+        """
+        counts = np.ones(len(rows), np.int64)
+        for i in range(num_iterations):
+            if self.append(rows, counts) != len(rows):
+                raise ConservationError(f"{self.kind}: can_append promised iteration {i}")
+            log[i] = self.terms
+
+    def block_table(self, row: int) -> IntArray:
+        """The row's blocks in logical order: ids, or (start, length) for contiguous memory."""
+        raise NotImplementedError(f"{self.kind} has no block tables")
+
+    def fragmented_for(self, row: int) -> bool:
+        """Whether the row fits into the free slots in total but into no hole of them."""
+        return False
+
+    @property
+    def num_blocks(self) -> int | None:
+        """Blocks in the pool; None for memory without blocks."""
+        return None
+
+    def usage(self) -> KVUsage:
+        """The six conservation terms, as they are now."""
+        return KVUsage(*self.terms.tolist())
+
+
+@compiled
+def row_terms(num_computed: int, num_slots: int, final_tokens: int) -> tuple[int, int, int]:
+    """A row's (token_states, reserved, internal) when it shares nothing.
+
+    The last token's KV is never written, so the row reaches final_tokens - 1 slots at most.
+    """
+    reach = max(num_computed, min(num_slots, final_tokens - 1))
+    return num_computed, reach - num_computed, num_slots - reach
+
+
+@compiled
+def resize_row(
+    terms: IntArray, sequences: IntArray, row: int, num_computed: int, num_slots: int
+) -> None:
+    """Let a row hold num_slots slots, num_computed of them written, and move the terms along.
+
+    terms is the state of an allocator, whose first cells are its terms.
+    """
+    final = sequences[row, FINAL_TOKENS]
+    old_slots = sequences[row, NUM_SLOTS]
+    before = row_terms(sequences[row, NUM_COMPUTED], old_slots, final)
+    after = row_terms(num_computed, num_slots, final)
+    terms[TOKEN_STATES] += after[0] - before[0]
+    terms[RESERVED] += after[1] - before[1]
+    terms[INTERNAL] += after[2] - before[2]
+    terms[FREE] -= num_slots - old_slots
+    sequences[row, NUM_COMPUTED] = num_computed
+    sequences[row, NUM_SLOTS] = num_slots
+
+
+def recount(sequences: IntArray, external: int, free: int) -> KVUsage:
+    """The terms of memory that shares nothing, from its sequences one by one.
+
+    Raises ConservationError if a sequence has written more than it holds.
+    """
+    totals = [0, 0, 0]
+    for computed, slots, final in sequences[:, [NUM_COMPUTED, NUM_SLOTS, FINAL_TOKENS]].tolist():
+        if computed > slots:
+            raise ConservationError(f"{computed} tokens are written in {slots} slots")
+        for i, part in enumerate(row_terms(computed, slots, final)):
+            totals[i] += part
+    return KVUsage(totals[0], totals[1], totals[2], external, 0, free)
+
+
+def check_terms(terms: IntArray, expected: KVUsage, kind: str) -> None:
+    """Compare the running terms with a recount.
+
+    Raises ConservationError if they differ or one of them is negative.
+    """
+    current = KVUsage(*terms.tolist())
+    if current != expected:
+        raise ConservationError(f"{kind}: terms are {current}, a recount gives {expected}")
+    if min(current) < 0:
+        raise ConservationError(f"{kind}: a term is negative: {current}")

@@ -1,0 +1,155 @@
+"""Compiled operations of the block-pool family: a free list of equal blocks and block tables.
+
+pool holds the conservation terms and then the cells named below; table[row, i] is the id of the
+block that holds the row's tokens from i * block_size on; free_blocks is a stack whose first
+pool[NUM_FREE] entries are the free ids.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.allocators.base import NUM_TERMS, RESERVED, TOKEN_STATES, resize_row
+from sim.jit import compiled
+from sim.sequence import NUM_COMPUTED, NUM_SLOTS, IntArray
+
+BlockIds = NDArray[np.int32]
+
+# cells of the pool's state, after the conservation terms
+BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, WATERMARK_BLOCKS = range(NUM_TERMS, NUM_TERMS + 4)
+NUM_CELLS = NUM_TERMS + 4
+
+
+@compiled
+def blocks_for(num_tokens: int, block_size: int) -> int:
+    """Blocks that num_tokens tokens fill, the last one perhaps in part."""
+    return (num_tokens + block_size - 1) // block_size
+
+
+@compiled
+def admission(pool: IntArray, num_tokens: int) -> int:
+    """0 if num_tokens fit and leave the watermark free, 1 if later, 2 if never."""
+    need = blocks_for(num_tokens, pool[BLOCK_SIZE])
+    if pool[NUM_BLOCKS] - need < pool[WATERMARK_BLOCKS]:
+        return 2
+    return 1 if pool[NUM_FREE] - need < pool[WATERMARK_BLOCKS] else 0
+
+
+@compiled
+def append(
+    pool: IntArray,
+    sequences: IntArray,
+    table: BlockIds,
+    free_blocks: BlockIds,
+    rows: IntArray,
+    counts: IntArray,
+) -> int:
+    """Write counts[i] tokens for rows[i] in order; return how many rows got their blocks."""
+    block_size = pool[BLOCK_SIZE]
+    for i in range(len(rows)):
+        row = rows[i]
+        written = sequences[row, NUM_COMPUTED] + counts[i]
+        num_slots = sequences[row, NUM_SLOTS]
+        if written > num_slots:
+            held = num_slots // block_size
+            need = blocks_for(written, block_size) - held
+            num_free = pool[NUM_FREE]
+            if need > num_free:
+                return i
+            for j in range(need):
+                table[row, held + j] = free_blocks[num_free - 1 - j]
+            pool[NUM_FREE] = num_free - need
+            num_slots += need * block_size
+        resize_row(pool, sequences, row, written, num_slots)
+    return len(rows)
+
+
+@compiled
+def distance_to_boundary(sequences: IntArray, row: int) -> int:
+    """Tokens that still fit into the row's last block; fewer than a block."""
+    return sequences[row, NUM_SLOTS] - sequences[row, NUM_COMPUTED]
+
+
+@compiled
+def can_append(
+    pool: IntArray, sequences: IntArray, rows: IntArray, num_iterations: int, crossings: IntArray
+) -> int:
+    """How many of num_iterations iterations find a block for every row at a block boundary.
+
+    crossings is scratch of at least block_size cells.
+    """
+    block_size = pool[BLOCK_SIZE]
+    num_free = pool[NUM_FREE]
+    if num_free >= len(rows) * (num_iterations // block_size + 1):
+        return num_iterations
+    crossings[:block_size] = 0
+    for i in range(len(rows)):
+        crossings[distance_to_boundary(sequences, rows[i])] += 1
+    for i in range(num_iterations):
+        num_free -= crossings[i % block_size]
+        if num_free < 0:
+            return i
+    return num_iterations
+
+
+@compiled
+def append_ahead(
+    pool: IntArray,
+    sequences: IntArray,
+    table: BlockIds,
+    free_blocks: BlockIds,
+    rows: IntArray,
+    num_iterations: int,
+    chains: IntArray,
+    log: IntArray,
+) -> None:
+    """num_iterations iterations of one token a row, visiting rows at a block boundary only.
+
+    Blocks are taken in (iteration, running order), as single steps would. chains is scratch of
+    at least block_size + len(rows) cells: for every distance to the next boundary the first row
+    at that distance, and for every row the next one.
+    """
+    block_size = pool[BLOCK_SIZE]
+    num_rows = len(rows)
+    chains[: min(block_size, num_iterations)] = -1
+    for k in range(num_rows - 1, -1, -1):
+        distance = distance_to_boundary(sequences, rows[k])
+        if distance < num_iterations:
+            chains[block_size + k] = chains[distance]
+            chains[distance] = k
+    for i in range(num_iterations):
+        k = chains[i % block_size]
+        while k >= 0:
+            # the row's slots are full, and its token of this iteration is not yet written
+            row = rows[k]
+            num_slots = sequences[row, NUM_SLOTS]
+            num_free = pool[NUM_FREE] - 1
+            table[row, num_slots // block_size] = free_blocks[num_free]
+            pool[NUM_FREE] = num_free
+            written = sequences[row, NUM_COMPUTED]
+            sequences[row, NUM_COMPUTED] = num_slots
+            resize_row(pool, sequences, row, num_slots, num_slots + block_size)
+            sequences[row, NUM_COMPUTED] = written
+            k = chains[block_size + k]
+        pool[TOKEN_STATES] += num_rows
+        pool[RESERVED] -= num_rows
+        for j in range(NUM_TERMS):
+            log[i, j] = pool[j]
+    for k in range(num_rows):
+        sequences[rows[k], NUM_COMPUTED] += num_iterations
+
+
+@compiled
+def free(
+    pool: IntArray, sequences: IntArray, table: BlockIds, free_blocks: BlockIds, rows: IntArray
+) -> None:
+    """Return the rows' blocks, the last one first, so that the first one is handed out next."""
+    for i in range(len(rows)):
+        row = rows[i]
+        num_free = pool[NUM_FREE]
+        for j in range(sequences[row, NUM_SLOTS] // pool[BLOCK_SIZE] - 1, -1, -1):
+            free_blocks[num_free] = table[row, j]
+            num_free += 1
+        pool[NUM_FREE] = num_free
+        resize_row(pool, sequences, row, 0, 0)

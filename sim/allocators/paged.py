@@ -1,0 +1,144 @@
+"""Paged KV memory: fixed blocks behind a block table, taken from a free list on demand.
+
+Models the block manager of vLLM v0 (PagedAttention, SOSP 2023 §4.2-4.3) without sharing. A block
+is taken when its first token is written; the last block of a sequence is its only waste.
+Differs on purpose: no block is shared or copied (that is paged_cow); a block is needed only when
+a token needs it, where v0 asks for one free block per running sequence before every step; and the
+free list hands a freed sequence's blocks out again first block first, where v0's order within one
+sequence is unspecified.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from sim.allocators import blocks
+from sim.allocators.base import (
+    EXTERNAL,
+    FREE,
+    NUM_TERMS,
+    Admission,
+    Allocator,
+    ConservationError,
+    check_terms,
+    recount,
+)
+from sim.sequence import NUM_SLOTS, NUM_TOKENS, IntArray, SequenceTable
+
+
+class Paged(Allocator):
+    """Blocks of block_size slots.
+
+    watermark is the fraction of all blocks that an admission must leave free, rounded down
+    (vLLM v0: 0.01); sequences that already run may use them.
+    """
+
+    kind: ClassVar[str] = "paged"
+
+    def __init__(self, block_size: int = 16, watermark: float = 0.0) -> None:
+        if block_size < 1:
+            raise ValueError(f"block_size: must be at least 1 slot, got {block_size}")
+        if not 0 <= watermark < 1:
+            raise ValueError(f"watermark: must be at least 0 and below 1, got {watermark}")
+        self.block_size = block_size
+        self.watermark = watermark
+
+    def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
+        super().bind(num_slots, sequences, max_model_len)
+        num_blocks = num_slots // self.block_size
+        if num_blocks < 1:
+            raise ValueError(
+                f"block_size: a block of {self.block_size} slots is larger than the pool "
+                f"of {num_slots}"
+            )
+        pool: IntArray = np.zeros(blocks.NUM_CELLS, np.int64)
+        pool[EXTERNAL] = num_slots - num_blocks * self.block_size
+        pool[FREE] = num_blocks * self.block_size
+        pool[blocks.BLOCK_SIZE] = self.block_size
+        pool[blocks.NUM_BLOCKS] = pool[blocks.NUM_FREE] = num_blocks
+        pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
+        self._pool = pool
+        self.terms = pool[:NUM_TERMS]
+        # a stack: block 0 is on top, so a fresh pool is handed out in order of ids
+        self._free_blocks = np.arange(num_blocks - 1, -1, -1, dtype=np.int32)
+        self._width = min(num_blocks, -(-max_model_len // self.block_size))
+        self._table: blocks.BlockIds = np.empty((0, self._width), np.int32)
+        self._fit_tables()
+
+    def _fit_tables(self) -> None:
+        """Give every row of the sequence table a block table."""
+        capacity = len(self.sequences.rows)
+        table = np.empty((capacity, self._width), np.int32)
+        table[: len(self._table)] = self._table
+        self._table = table
+        self._scratch: IntArray = np.empty(self.block_size + capacity, np.int64)
+
+    def can_allocate(self, row: int) -> Admission:
+        num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+        return Admission(blocks.admission(self._pool, num_tokens))
+
+    def append(self, rows: IntArray, counts: IntArray) -> int:
+        if len(self._table) != len(self.sequences.rows):
+            self._fit_tables()
+        return blocks.append(
+            self._pool,
+            self.sequences.rows,
+            self._table,
+            self._free_blocks,
+            rows,
+            counts,
+        )
+
+    def can_append(self, rows: IntArray, num_iterations: int) -> int:
+        return blocks.can_append(
+            self._pool, self.sequences.rows, rows, num_iterations, self._scratch
+        )
+
+    def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
+        blocks.append_ahead(
+            self._pool,
+            self.sequences.rows,
+            self._table,
+            self._free_blocks,
+            rows,
+            num_iterations,
+            self._scratch,
+            log,
+        )
+
+    def free(self, rows: IntArray) -> None:
+        blocks.free(
+            self._pool, self.sequences.rows, self._table, self._free_blocks, rows
+        )
+
+    def block_table(self, row: int) -> IntArray:
+        held = self.sequences.rows.item(row, NUM_SLOTS) // self.block_size
+        return self._table[row, :held].astype(np.int64)
+
+    def free_list(self) -> IntArray:
+        """Free block ids, the next one to be handed out first."""
+        return self._free_blocks[: self._pool.item(blocks.NUM_FREE)][::-1].astype(np.int64)
+
+    @property
+    def num_blocks(self) -> int:
+        return self._pool.item(blocks.NUM_BLOCKS)
+
+    def refusal(self, row: int) -> str:
+        need = -(-self.sequences.rows.item(row, NUM_TOKENS) // self.block_size)
+        spare = self._pool.item(blocks.WATERMARK_BLOCKS)
+        keep = f" and must keep {spare} free" if spare else ""
+        return (
+            f"needs {need} blocks of {self.block_size} slots, the pool has {self.num_blocks}{keep}"
+        )
+
+    def check(self, rows: IntArray) -> None:
+        tables = [self.block_table(int(row)) for row in rows]
+        seen = np.sort(np.concatenate([*tables, self.free_list()]))
+        if not np.array_equal(seen, np.arange(self.num_blocks)):
+            raise ConservationError(f"{self.kind}: blocks are lost or held twice: {seen.tolist()}")
+        num_free = len(self.free_list()) * self.block_size
+        remainder = self.num_slots - self.num_blocks * self.block_size
+        expected = recount(self.sequences.rows[rows], remainder, num_free)
+        check_terms(self.terms, expected, self.kind)

@@ -1,0 +1,54 @@
+"""The cost-model contract: how long an iteration takes, from the composition of its batch alone.
+
+Inside the simulation time is an integer count of nanoseconds; an iteration of s seconds takes
+max(1, round(s * 1e9)) of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from sim.jit import compiled
+from sim.sequence import IntArray, next_decode
+
+
+class CostModel(ABC):
+    """Base of all cost models.
+
+    To write one, define `kind` and `source`, take the configuration in the constructor (raise
+    ValueError with a message that starts with the parameter's name) and implement
+    `iteration_s`, which is then called once an iteration. It must not decrease in kv_tokens at
+    a fixed batch, nor in the batch at fixed lengths.
+    """
+
+    kind: ClassVar[str]
+    source: ClassVar[str] = "not stated"
+    """Where the times come from: measured, fitted (to what) or assumed."""
+
+    @abstractmethod
+    def iteration_s(self, batch: IntArray) -> float:
+        """Seconds of the iteration that batch describes (cells: see sim.sequence)."""
+
+    def plan(
+        self, batch: IntArray, boundaries: IntArray, num_iterations: int, until_ns: int
+    ) -> int:
+        """Time an iteration, and up to num_iterations - 1 more in which its sequences decode.
+
+        boundaries[0] is the start; boundaries[i] receives the end of iteration i - 1. Stops
+        after the first iteration that ends at until_ns or later. Returns how many were planned.
+        batch is left as the last of them.
+        """
+        for i in range(num_iterations):
+            if i > 0:
+                next_decode(batch)
+            boundaries[i + 1] = boundaries[i] + to_ns(self.iteration_s(batch))
+            if boundaries[i + 1] >= until_ns:
+                return i + 1
+        return num_iterations
+
+
+@compiled
+def to_ns(seconds: float) -> int:
+    """Whole nanoseconds, at least 1; halves go to the even neighbour."""
+    return max(1, round(seconds * 1e9))

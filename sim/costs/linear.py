@@ -1,0 +1,101 @@
+"""Iteration times that are constant, or linear in what the batch contains.
+
+Neither models a machine: they are the plainest assumptions under which memory behaviour can be
+studied, and their coefficients are the user's.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.costs.base import CostModel, to_ns
+from sim.jit import compiled
+from sim.sequence import KV_TOKENS, NUM_SEQS, PREFILL_TOKENS, IntArray, next_decode
+
+FloatArray = NDArray[np.float64]
+
+
+class Linear(CostModel):
+    """base_s + per_seq_s·sequences + per_kv_token_s·KV tokens + per_prefill_token_s·prompt tokens.
+
+    KV tokens are all those that the batch's sequences hold, the ones written in this iteration
+    included; prompt tokens are those computed in it. All four are seconds.
+    """
+
+    kind: ClassVar[str] = "linear"
+    source: ClassVar[str] = "assumed coefficients"
+
+    def __init__(
+        self,
+        base_s: float = 0.02,
+        per_seq_s: float = 0.0001,
+        per_kv_token_s: float = 2e-7,
+        per_prefill_token_s: float = 2e-5,
+    ) -> None:
+        values = {
+            "base_s": base_s,
+            "per_seq_s": per_seq_s,
+            "per_kv_token_s": per_kv_token_s,
+            "per_prefill_token_s": per_prefill_token_s,
+        }
+        for name, value in values.items():
+            if not 0 <= value < 1e6:
+                raise ValueError(f"{name}: must be at least 0 and below 1e6 seconds, got {value}")
+        self.base_s = base_s
+        self.per_seq_s = per_seq_s
+        self.per_kv_token_s = per_kv_token_s
+        self.per_prefill_token_s = per_prefill_token_s
+        self._coefficients = np.array(list(values.values()))
+
+    def iteration_s(self, batch: IntArray) -> float:
+        return linear_s(batch, self._coefficients)
+
+    def plan(
+        self, batch: IntArray, boundaries: IntArray, num_iterations: int, until_ns: int
+    ) -> int:
+        return linear_plan(batch, self._coefficients, boundaries, num_iterations, until_ns)
+
+
+class Constant(Linear):
+    """Every iteration takes the same number of seconds."""
+
+    kind: ClassVar[str] = "constant"
+    source: ClassVar[str] = "assumed constant"
+
+    def __init__(self, seconds: float = 0.02) -> None:
+        if not 0 <= seconds < 1e6:
+            raise ValueError(f"seconds: must be at least 0 and below 1e6, got {seconds}")
+        super().__init__(seconds, 0.0, 0.0, 0.0)
+        self.seconds = seconds
+
+
+@compiled
+def linear_s(batch: IntArray, coefficients: FloatArray) -> float:
+    """Seconds of one iteration."""
+    return (
+        coefficients[0]
+        + coefficients[1] * batch[NUM_SEQS]
+        + coefficients[2] * batch[KV_TOKENS]
+        + coefficients[3] * batch[PREFILL_TOKENS]
+    )
+
+
+@compiled
+def linear_plan(
+    batch: IntArray,
+    coefficients: FloatArray,
+    boundaries: IntArray,
+    num_iterations: int,
+    until_ns: int,
+) -> int:
+    """CostModel.plan for linear_s."""
+    for i in range(num_iterations):
+        if i > 0:
+            next_decode(batch)
+        boundaries[i + 1] = boundaries[i] + to_ns(linear_s(batch, coefficients))
+        if boundaries[i + 1] >= until_ns:
+            return i + 1
+    return num_iterations

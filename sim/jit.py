@@ -1,0 +1,54 @@
+"""Compilation of the per-token bookkeeping: plain loops over arrays, under numba.
+
+Compiled code is cached on disk under a name that contains a hash of every file of this
+package: numba looks only at the file of the function it caches, so a change to a function that
+another file's compiled code calls would otherwise go unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def source_digest(*folders: Path) -> str:
+    """A hash of every Python file below the folders: hex, 16 characters."""
+    state = hashlib.blake2b(digest_size=8)
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            state.update(path.relative_to(folder).as_posix().encode())
+            state.update(path.read_bytes())
+    return state.hexdigest()
+
+
+def _cache_folder() -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "kvsim" / f"compiled-{source_digest(Path(__file__).parent)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"kvsim-{os.getuid()}-{folder.name}"
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+if "NUMBA_CACHE_DIR" not in os.environ:
+    numba.config.CACHE_DIR = str(_cache_folder())  # type: ignore[attr-defined]
+
+
+def compiled(function: F) -> F:
+    """Compile a function on first use, and cache it on disk.
+
+    The function must also run, with the same results, as plain Python (NUMBA_DISABLE_JIT=1).
+    """
+    return cast(F, numba.njit(cache=True)(function))

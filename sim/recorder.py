@@ -1,0 +1,198 @@
+"""Time integrals of where the slots are: of the whole run, of its queued part, and in buckets.
+
+Everything is an exact integer sum of value x nanoseconds, so that it does not matter in how many
+pieces a stretch of time is recorded. Slots x nanoseconds overflow 64 bits within hours of a large
+pool, so a sum is kept in two cells: value x whole seconds, and value x the nanoseconds beyond.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.allocators.base import EXTERNAL, FREE, NUM_TERMS, TERM_NAMES
+from sim.jit import compiled
+from sim.sequence import IntArray
+
+NUM_BUCKETS = 2048
+FIRST_WIDTH_NS = 1_000_000  # doubles until the run fits
+
+# what is integrated over time, beside the six terms
+RUNNING, WAITING, QUEUED, QUEUED_RUNNING = range(NUM_TERMS, NUM_TERMS + 4)
+NUM_COLUMNS = NUM_TERMS + 4
+COLUMN_NAMES = (*TERM_NAMES, "num_running", "num_waiting", "queued", "num_running_queued")
+
+# the buckets are followed by the sums over measured queued iterations, and by the state
+MEASURED, STATE = NUM_BUCKETS, NUM_BUCKETS + 1
+ORIGIN_NS, WIDTH_NS, USED = range(3)
+
+_SECOND = 1_000_000_000
+
+# flags of a record
+IS_QUEUED, IS_MEASURED, IS_FRAGMENTED = 1, 2, 4
+
+MAX_STRETCH = 1024  # iterations recorded at once
+
+
+class Recorder:
+    """Integrates a run in bounded memory: buckets of time double in width as the run grows.
+
+    The caller fills boundaries, log and waiting, then calls `iterations` or `idle`: iteration i
+    lasts from boundaries[i] to boundaries[i + 1], log[i] holds the six terms during it, and
+    waiting[i] the length of the queue.
+    """
+
+    def __init__(self, origin_ns: int) -> None:
+        self.boundaries: IntArray = np.zeros(MAX_STRETCH + 1, np.int64)
+        self.log: IntArray = np.zeros((MAX_STRETCH, NUM_TERMS), np.int64)
+        self.waiting: IntArray = np.zeros(MAX_STRETCH, np.int64)
+        self.num_iterations = 0
+        self.num_queued_iterations = 0
+        self.num_running_max = 0
+        self.measured_from_ns = origin_ns
+        self._origin_ns = origin_ns
+        self._sums: IntArray = np.zeros((NUM_BUCKETS + 2, NUM_COLUMNS, 2), np.int64)
+        self._sums[STATE, :3, 0] = (origin_ns, FIRST_WIDTH_NS, 0)
+        self._measuring = True
+        self._was_full = False
+        self._finishes_to_warm_up = 0
+
+    def memory_full(self, num_running: int) -> None:
+        """A request was refused for lack of memory: the first time starts the warm-up.
+
+        Queued averages leave out all before as many requests have finished as are running now.
+        """
+        if not self._was_full:
+            self._was_full = True
+            self._measuring = False
+            self._finishes_to_warm_up = num_running
+            self._sums[MEASURED] = 0
+            self.num_queued_iterations = 0
+
+    def finished(self, num_finished: int, now_ns: int) -> None:
+        """num_finished requests have finished so far."""
+        if not self._measuring and num_finished >= self._finishes_to_warm_up:
+            self._measuring = True
+            self.measured_from_ns = now_ns
+
+    def iterations(self, count: int, num_running: int, queued: bool, fragmented: bool) -> None:
+        """Record iterations that are alike but for time, slots and queue length.
+
+        fragmented: the free slots are of no use to the refused head and count as external.
+        """
+        self.num_iterations += count
+        self.num_running_max = max(self.num_running_max, num_running)
+        flags = IS_FRAGMENTED if fragmented else 0
+        if queued:
+            flags |= IS_QUEUED
+            if self._measuring:
+                flags |= IS_MEASURED
+                self.num_queued_iterations += count
+        self._record(count, num_running, flags)
+
+    def idle(self) -> None:
+        """Record one stretch of time in which nothing runs; it is no iteration."""
+        self._record(1, 0, 0)
+
+    def _record(self, count: int, num_running: int, flags: int) -> None:
+        record(
+            self._sums,
+            self.boundaries,
+            self.log,
+            self.waiting,
+            count,
+            num_running,
+            flags,
+        )
+
+    def timeline(self) -> dict[str, list[int]]:
+        """Exact integrals by bucket: start_ns, width_ns, and value x ns of every column."""
+        used, width = self._sums.item(STATE, USED, 0), self._sums.item(STATE, WIDTH_NS, 0)
+        table: dict[str, list[int]] = {
+            "start_ns": [self._origin_ns + i * width for i in range(used)],
+            "width_ns": [width] * used,
+        }
+        for column, name in enumerate(COLUMN_NAMES):
+            cells = self._sums[:used, column].tolist()
+            table[name] = [high * _SECOND + low for high, low in cells]
+        return table
+
+    def queued_integrals(self) -> dict[str, int]:
+        """Value x ns of every column over the measured queued iterations."""
+        cells = self._sums[MEASURED].tolist()
+        return {
+            name: high * _SECOND + low
+            for name, (high, low) in zip(COLUMN_NAMES, cells, strict=True)
+        }
+
+
+@compiled
+def carry(cells: IntArray) -> None:
+    """Move whole seconds from the low cell to the high one."""
+    cells[0] += cells[1] // _SECOND
+    cells[1] %= _SECOND
+
+
+@compiled
+def halve(sums: IntArray) -> None:
+    """Double the width of the buckets: the first half holds what all held."""
+    half = NUM_BUCKETS // 2
+    for i in range(half):
+        for c in range(NUM_COLUMNS):
+            for k in range(2):
+                sums[i, c, k] = sums[2 * i, c, k] + sums[2 * i + 1, c, k]
+            carry(sums[i, c])
+    sums[half:NUM_BUCKETS] = 0
+    sums[STATE, WIDTH_NS, 0] *= 2
+    sums[STATE, USED, 0] = (sums[STATE, USED, 0] + 1) // 2
+
+
+@compiled
+def add(cells: IntArray, terms: IntArray, others: tuple[int, int, int], time_ns: int) -> None:
+    """Add terms, num_running, num_waiting and queued, each x time, to one row of sums."""
+    seconds = time_ns // _SECOND
+    nanoseconds = time_ns % _SECOND
+    for c in range(NUM_TERMS):
+        cells[c, 0] += terms[c] * seconds
+        cells[c, 1] += terms[c] * nanoseconds
+    for c in range(3):
+        cells[RUNNING + c, 0] += others[c] * seconds
+        cells[RUNNING + c, 1] += others[c] * nanoseconds
+    cells[QUEUED_RUNNING, 0] += others[0] * others[2] * seconds
+    cells[QUEUED_RUNNING, 1] += others[0] * others[2] * nanoseconds
+    for c in range(NUM_COLUMNS):
+        if cells[c, 1] >= 1 << 61:
+            carry(cells[c])
+
+
+@compiled
+def record(
+    sums: IntArray,
+    boundaries: IntArray,
+    log: IntArray,
+    waiting: IntArray,
+    count: int,
+    num_running: int,
+    flags: int,
+) -> None:
+    """Integrate `count` iterations into the buckets they overlap, and into the measured sums."""
+    origin = sums[STATE, ORIGIN_NS, 0]
+    for i in range(count):
+        terms = log[i]
+        if flags & IS_FRAGMENTED:
+            terms[EXTERNAL] += terms[FREE]
+            terms[FREE] = 0
+        others = (num_running, waiting[i], 1 if flags & IS_QUEUED else 0)
+        start = boundaries[i] - origin
+        end = boundaries[i + 1] - origin
+        if flags & IS_MEASURED:
+            add(sums[MEASURED], terms, others, end - start)
+        while start < end:
+            width = sums[STATE, WIDTH_NS, 0]
+            bucket = start // width
+            if bucket >= NUM_BUCKETS:
+                halve(sums)
+                continue
+            stop = min(end, (bucket + 1) * width)
+            add(sums[bucket], terms, others, stop - start)
+            sums[STATE, USED, 0] = max(sums[STATE, USED, 0], bucket + 1)
+            start = stop

@@ -1,0 +1,142 @@
+"""The scheduler contract: which sequences compute how many tokens in the next iteration.
+
+A scheduler is plain Python that makes a few batch calls an iteration. It owns the waiting queue
+and the running list; it has no clock: the engine tells it the time. Its constructor parameters
+are its configuration; `bind` gives it the requests and the memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from sim.allocators.base import Allocator
+from sim.sequence import (
+    FAILED,
+    FINISH_NS,
+    NUM_GENERATED,
+    NUM_TOKENS,
+    PROMPT_TOKENS,
+    REJECTED,
+    REQUEST,
+    STATUS,
+    IntArray,
+    SequenceTable,
+    empty_batch,
+    new_gaps,
+    sample_tokens,
+)
+
+# why a request is still waiting after schedule()
+NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET = range(4)
+
+
+class Scheduler(ABC):
+    """Base of all schedulers.
+
+    To write one, define `kind`, take the configuration in the constructor (raise ValueError
+    with a message that starts with the parameter's name), and implement `add`, `schedule`,
+    `num_waiting` and `head_row`. running[:num_running] are the rows in service, in order;
+    batch describes the iteration that schedule() has made and, after complete(), the part of the
+    next one that consists of the sequences that go on decoding; blocked says why a request waits.
+    """
+
+    kind: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    reorders_queue: ClassVar[bool] = False
+    """Whether an arrival can overtake others that wait, so that every arrival must be seen."""
+
+    def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
+        """Take the requests of a run, the table of its sequences and its memory."""
+        self.requests = requests
+        self.sequences = sequences
+        self.allocator = allocator
+        self.reasons: dict[int, str] = {}
+        self.running: IntArray = np.zeros(64, np.int64)
+        self.num_running = 0
+        self.batch = empty_batch()
+        self.blocked = NOTHING
+        self.gaps = new_gaps()
+        self.num_finished = 0
+        self.num_preemptions = 0
+        self._finished: IntArray = np.zeros(64, np.int64)
+
+    @abstractmethod
+    def add(self, request: int, now_ns: int) -> None:
+        """A request has arrived: queue it, or `reject` it if it can never be served."""
+
+    @abstractmethod
+    def schedule(self, now_ns: int) -> bool:
+        """Make the next iteration and write its tokens; False if there is nothing to compute."""
+
+    @property
+    @abstractmethod
+    def num_waiting(self) -> int:
+        """Requests in the waiting queue, preempted ones included."""
+
+    @property
+    @abstractmethod
+    def head_row(self) -> int | None:
+        """The row of the request that schedule() refused for lack of memory; None without one."""
+
+    def max_sleep(self) -> int:
+        """After schedule(): how many more iterations would be decided just like this one.
+
+        The iterations meant are those in which every running sequence decodes one token, none
+        finishes before the last, memory suffices, and no waiting request can be admitted unless
+        something else happens. 0 means: take one iteration, then schedule again.
+        """
+        return 0
+
+    def complete(self, boundaries: IntArray, num_iterations: int) -> None:
+        """End the iterations between boundaries: sample tokens, free what has finished.
+
+        All iterations after the first were found by `max_sleep`; their tokens are appended
+        already.
+        """
+        num_finished = sample_tokens(
+            self.sequences.rows,
+            self.requests,
+            self.running,
+            self.num_running,
+            self._finished,
+            boundaries,
+            num_iterations,
+            self.gaps,
+            self.batch,
+        )
+        if num_finished:
+            self.num_running -= num_finished
+            self.num_finished += num_finished
+            rows = self._finished[:num_finished]
+            self.allocator.free(rows)
+            for row in rows.tolist():
+                self.sequences.close(row)
+
+    def run_row(self, row: int) -> None:
+        """Append a row to the running list."""
+        if self.num_running == len(self.running):
+            self.running = np.concatenate([self.running, np.zeros_like(self.running)])
+            self._finished = np.zeros_like(self.running)
+        self.running[self.num_running] = row
+        self.num_running += 1
+
+    def reject(self, request: int, reason: str, now_ns: int) -> None:
+        """End a request that was never admitted."""
+        self._end(request, REJECTED, reason, now_ns)
+
+    def fail(self, row: int, reason: str, now_ns: int) -> None:
+        """End a request that has run and cannot go on. The row must hold no memory."""
+        sequences = self.sequences.rows
+        request = sequences.item(row, REQUEST)
+        generated = sequences.item(row, NUM_TOKENS) - sequences.item(row, PROMPT_TOKENS)
+        self.requests[request, NUM_GENERATED] = generated
+        self._end(request, FAILED, reason, now_ns)
+        self.sequences.close(row)
+
+    def _end(self, request: int, status: int, reason: str, now_ns: int) -> None:
+        self.requests[request, STATUS] = status
+        self.requests[request, FINISH_NS] = now_ns
+        self.reasons[request] = reason

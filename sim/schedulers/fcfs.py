@@ -1,0 +1,232 @@
+"""First come, first served, iteration by iteration, over any allocator.
+
+Models Orca's iteration-level scheduling (OSDI 2022 §3.1): prefill and decode share an iteration,
+and a request joins or leaves between two iterations. Memory rules are those of vLLM v0 (0.2.7)
+where it has them: the head of the queue is admitted when its whole prompt fits and leaves the
+watermark free, nobody overtakes it, and when memory runs out the sequence admitted last is
+preempted, to recompute its tokens later, and goes to the front of the queue.
+Differs on purpose: v0 keeps prefills and decodes in separate iterations and may swap; here a
+step that has preempted admits nobody (as in vLLM v1), and a request that alone outgrows the pool
+fails with a reason.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar
+
+import numpy as np
+
+from sim.allocators.base import Admission, Allocator
+from sim.schedulers.base import (
+    MAX_NUM_SEQS,
+    MEMORY,
+    NOTHING,
+    TOKEN_BUDGET,
+    Scheduler,
+)
+from sim.sequence import (
+    FIRST_FINISH,
+    NUM_PENDING,
+    NUM_PREEMPTIONS,
+    NUM_TOKENS,
+    PROMPT_TOKENS,
+    REQUEST,
+    IntArray,
+    SequenceTable,
+    describe,
+    plan_counts,
+    start_row,
+)
+
+UNLIMITED = 1 << 40
+
+
+class Fcfs(Scheduler):
+    """Serve requests in order of arrival.
+
+    max_num_batched_tokens limits the tokens of one iteration (None: no limit). Without chunked
+    prefill a prompt is computed in one iteration, and one longer than the limit is rejected.
+    """
+
+    kind: ClassVar[str] = "fcfs"
+
+    def __init__(
+        self,
+        max_num_seqs: int = 256,
+        max_num_batched_tokens: int | None = None,
+        enable_chunked_prefill: bool = False,
+    ) -> None:
+        if max_num_seqs < 1:
+            raise ValueError(f"max_num_seqs: must be at least 1, got {max_num_seqs}")
+        if max_num_batched_tokens is not None and max_num_batched_tokens < 1:
+            raise ValueError(
+                f"max_num_batched_tokens: must be at least 1, got {max_num_batched_tokens}"
+            )
+        if enable_chunked_prefill and max_num_batched_tokens is None:
+            raise ValueError(
+                "enable_chunked_prefill: chunks need a limit, set max_num_batched_tokens"
+            )
+        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.enable_chunked_prefill = enable_chunked_prefill
+
+    def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
+        super().bind(requests, sequences, allocator)
+        self._budget = self.max_num_batched_tokens or UNLIMITED
+        self._waiting: deque[int] = deque()  # request ids
+        self._rows: dict[int, int] = {}  # rows of waiting requests: preempted ones, and the head
+        self._has_preempted = False
+        self._counts: IntArray = np.ones(len(self.running), np.int64)
+        self._one_row: IntArray = np.zeros(1, np.int64)
+        self._one_count: IntArray = np.zeros(1, np.int64)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def head_row(self) -> int | None:
+        return self._rows[self._waiting[0]] if self.blocked == MEMORY and self._waiting else None
+
+    def add(self, request: int, now_ns: int) -> None:
+        row = self.sequences.open(self.requests, request)
+        reason = self._never(row)
+        if reason:
+            self.sequences.close(row)
+            self.reject(request, reason, now_ns)
+            return
+        self._waiting.append(request)
+        if len(self._waiting) == 1:
+            self._rows[request] = row
+        else:
+            self.sequences.close(row)
+
+    def _never(self, row: int) -> str:
+        """Why a row can never be admitted; empty if it can."""
+        num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+        if num_tokens > self._budget and not self.enable_chunked_prefill:
+            return (
+                f"needs {num_tokens} tokens in one iteration without chunked prefill, "
+                f"max_num_batched_tokens is {self._budget}"
+            )
+        if self.allocator.can_allocate(row) == Admission.NEVER:
+            return self.allocator.refusal(row)
+        return ""
+
+    def schedule(self, now_ns: int) -> bool:
+        self.blocked = NOTHING
+        self._has_preempted = False
+        budget = self._serve_running(now_ns)
+        if self.num_running == 0:
+            self.blocked = NOTHING  # whoever ran has failed, and memory is empty
+        if self._waiting and self.blocked == NOTHING:
+            self._admit(budget, now_ns)
+        return self.num_running > 0
+
+    def _serve_running(self, now_ns: int) -> int:
+        """Append the running sequences' tokens, preempting from the back; return what is left."""
+        n = self.num_running
+        rows = self.running[:n]
+        counts = self._counts[:n]
+        if self.batch.item(NUM_PENDING) == 0 and n <= self._budget:
+            counts.fill(1)
+            budget = self._budget - n
+            served = self.allocator.append(rows, counts)
+            if served == n:
+                return budget  # complete() has described this very batch
+        else:
+            budget = plan_counts(self.sequences.rows, rows, counts, self._budget)
+            served = self.allocator.append(rows, counts)
+        while served < self.num_running:
+            self.blocked = MEMORY
+            self._has_preempted = True
+            budget += int(counts[self.num_running - 1])
+            if self._preempt_last(now_ns) > served:
+                served += self.allocator.append(
+                    self.running[served : self.num_running], counts[served : self.num_running]
+                )
+        n = self.num_running
+        describe(self.batch, self.sequences.rows, self.running[:n], counts[:n])
+        return budget
+
+    def _preempt_last(self, now_ns: int) -> int:
+        """Take the last running sequence out of service; return how many are left.
+
+        The one that needs memory may be the last itself. If it is also the only one, all memory
+        was its own and waiting cannot help: it fails.
+        """
+        self.num_running -= 1
+        row = int(self.running[self.num_running])
+        self._one_row[0] = row
+        self.allocator.free(self._one_row)
+        if self.num_running == 0:
+            self.fail(row, "grew beyond the memory of the whole pool while running alone", now_ns)
+            return 0
+        request = self.sequences.rows.item(row, REQUEST)
+        self.requests[request, NUM_PREEMPTIONS] += 1
+        self.num_preemptions += 1
+        self._release_head_row()
+        self._waiting.appendleft(request)
+        self._rows[request] = row
+        return self.num_running
+
+    def _release_head_row(self) -> None:
+        """The head is about to stand second: give its row back unless it carries tokens."""
+        if not self._waiting:
+            return
+        request = self._waiting[0]
+        row = self._rows[request]
+        sequences = self.sequences.rows
+        if sequences.item(row, NUM_TOKENS) == sequences.item(row, PROMPT_TOKENS):
+            self.sequences.close(self._rows.pop(request))
+
+    def _open_head(self) -> int:
+        request = self._waiting[0]
+        row = self._rows.get(request)
+        if row is None:
+            row = self._rows[request] = self.sequences.open(self.requests, request)
+        return row
+
+    def _admit(self, budget: int, now_ns: int) -> None:
+        """Admit waiting requests in order until one does not fit."""
+        while self._waiting:
+            row = self._open_head()
+            if self.num_running >= self.max_num_seqs:
+                self.blocked = MAX_NUM_SEQS
+                return
+            num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+            whole = not self.enable_chunked_prefill
+            if budget < 1 or (whole and budget < num_tokens <= self._budget):
+                self.blocked = TOKEN_BUDGET
+                return
+            verdict = self.allocator.can_allocate(row)
+            if verdict == Admission.LATER:
+                self.blocked = MEMORY
+                return
+            del self._rows[self._waiting.popleft()]
+            if verdict == Admission.NEVER or (whole and num_tokens > self._budget):
+                # it ran before: its generated tokens have made its prompt too long to resume
+                self.fail(row, self._never(row), now_ns)
+                continue
+            count = min(num_tokens, budget)
+            budget -= count
+            self._start(row, count, now_ns)
+
+    def _start(self, row: int, count: int, now_ns: int) -> None:
+        self._one_row[0] = row
+        self._one_count[0] = count
+        self.allocator.append(self._one_row, self._one_count)
+        self.run_row(row)
+        if len(self._counts) < len(self.running):
+            self._counts = np.ones(len(self.running), np.int64)
+        start_row(self.batch, self.sequences.rows, self.requests, row, count, now_ns)
+
+    def max_sleep(self) -> int:
+        if self.batch.item(NUM_PENDING) or self._has_preempted:
+            return 0
+        if self._waiting and self.blocked not in {MEMORY, MAX_NUM_SEQS}:
+            return 0
+        if self.num_running > self._budget:
+            return 0
+        return self.batch.item(FIRST_FINISH) - 1

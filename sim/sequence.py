@@ -1,0 +1,293 @@
+"""The requests of a run and the sequences in service, as integer arrays: one row each.
+
+Columns have names (`requests[i, FINISH_NS]`), so that one argument carries all of them into
+compiled code. A sequence is in service from the moment it reaches the head of the waiting queue
+until it ends; a preempted one keeps its row, because its generated tokens are part of its prompt
+when it resumes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.jit import compiled
+
+IntArray = NDArray[np.int64]
+
+NEVER_NS = -1  # a time that has not come
+
+# outcome of a request
+PENDING, FINISHED, REJECTED, FAILED = range(4)
+STATUS_NAMES = ("unfinished", "finished", "rejected", "failed")
+
+# columns that requests and sequences share
+PROMPT_TOKENS = 0
+FINAL_TOKENS = 1  # prompt and output when it stops
+MAX_FINAL_TOKENS = 2  # the most the scheduler must expect
+
+# further columns of requests
+ARRIVAL_NS, FIRST_SCHEDULED_NS, FIRST_TOKEN_NS, FINISH_NS = range(3, 7)
+NUM_GENERATED, NUM_PREEMPTIONS, STATUS = range(7, 10)
+NUM_REQUEST_COLUMNS = 10
+
+# further columns of sequences
+REQUEST = 3  # the row of its request
+NUM_TOKENS = 4  # prompt and tokens generated so far
+NUM_COMPUTED = 5  # tokens whose KV is written
+NUM_SLOTS = 6  # slots held, written or not: the allocator's
+LAST_TOKEN_NS = 7
+NUM_SEQUENCE_COLUMNS = 8
+
+# what an iteration computes, as cost models see it: cells of a batch
+NUM_SEQS = 0
+NUM_DECODE_SEQS = 1  # sequences that compute one token after their prompt
+KV_TOKENS = 2  # KV of all sequences, the tokens of this iteration included
+DECODE_KV_TOKENS = 3  # the decoding sequences' part of it
+PREFILL_TOKENS = 4  # prompt tokens computed, recomputed ones included
+NUM_PENDING = 5  # sequences whose prompt is not complete after this iteration
+FIRST_FINISH = 6  # iterations, this one included, until a sequence can finish
+NUM_BATCH_CELLS = 7
+
+_FAR = 1 << 62
+
+
+class Limits(NamedTuple):
+    """What bounds the length of a request: max_model_len, and max_tokens for each request."""
+
+    max_model_len: int
+    max_tokens: IntArray
+
+
+def new_requests(
+    arrival_ns: IntArray, prompt_tokens: IntArray, output_tokens: IntArray, limits: Limits
+) -> IntArray:
+    """Rows for the requests of a trace: int64, shape (requests, NUM_REQUEST_COLUMNS).
+
+    A request stops after output_tokens, at max_tokens or at max_model_len, whichever comes
+    first. One whose prompt has max_model_len tokens or more is marked as rejected.
+    """
+    requests = np.zeros((len(arrival_ns), NUM_REQUEST_COLUMNS), np.int64)
+    longest = limits.max_model_len
+    generated = np.minimum(output_tokens, limits.max_tokens)
+    requests[:, PROMPT_TOKENS] = prompt_tokens
+    requests[:, FINAL_TOKENS] = np.minimum(prompt_tokens + generated, longest)
+    requests[:, MAX_FINAL_TOKENS] = np.minimum(prompt_tokens + limits.max_tokens, longest)
+    requests[:, ARRIVAL_NS] = arrival_ns
+    requests[:, [FIRST_SCHEDULED_NS, FIRST_TOKEN_NS, FINISH_NS]] = NEVER_NS
+    requests[:, STATUS] = np.where(prompt_tokens >= longest, REJECTED, PENDING)
+    return requests
+
+
+class SequenceTable:
+    """Rows for the sequences in service; grows by doubling.
+
+    rows is the array itself, int64, shape (capacity, NUM_SEQUENCE_COLUMNS). It is replaced when
+    the table grows, so hold the table, not rows.
+    """
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.rows: IntArray = np.zeros((capacity, NUM_SEQUENCE_COLUMNS), np.int64)
+        self._unused = list(range(capacity - 1, -1, -1))
+
+    def open(self, requests: IntArray, request: int) -> int:
+        """Take a row for a request that has computed nothing yet; return the row."""
+        if not self._unused:
+            capacity = len(self.rows)
+            self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
+            self._unused = list(range(2 * capacity - 1, capacity - 1, -1))
+        row = self._unused.pop()
+        open_row(self.rows, row, requests, request)
+        return row
+
+    def close(self, row: int) -> None:
+        """Give a row back. What it held must have been freed before."""
+        self._unused.append(row)
+
+
+@compiled
+def open_row(sequences: IntArray, row: int, requests: IntArray, request: int) -> None:
+    """Fill a row from its request."""
+    for column in (PROMPT_TOKENS, FINAL_TOKENS, MAX_FINAL_TOKENS):
+        sequences[row, column] = requests[request, column]
+    sequences[row, REQUEST] = request
+    sequences[row, NUM_TOKENS] = requests[request, PROMPT_TOKENS]
+    sequences[row, NUM_COMPUTED] = 0
+    sequences[row, NUM_SLOTS] = 0
+    sequences[row, LAST_TOKEN_NS] = requests[request, ARRIVAL_NS]
+
+
+@compiled
+def plan_counts(sequences: IntArray, rows: IntArray, counts: IntArray, budget: int) -> int:
+    """Share a token budget over rows in their order; return what is left of it.
+
+    counts[i] becomes the number of tokens that rows[i] computes: all it lacks, or what the
+    budget still allows.
+    """
+    for i in range(len(rows)):
+        lacks = sequences[rows[i], NUM_TOKENS] - sequences[rows[i], NUM_COMPUTED]
+        counts[i] = min(lacks, budget)
+        budget -= counts[i]
+    return budget
+
+
+def empty_batch() -> IntArray:
+    """A batch without sequences."""
+    batch = np.zeros(NUM_BATCH_CELLS, np.int64)
+    batch[FIRST_FINISH] = _FAR
+    return batch
+
+
+@compiled
+def describe(batch: IntArray, sequences: IntArray, rows: IntArray, counts: IntArray) -> None:
+    """Fill batch for an iteration that computes counts[i] tokens of rows[i].
+
+    The tokens must have been appended already: NUM_COMPUTED includes them.
+    """
+    batch[:] = 0
+    batch[FIRST_FINISH] = _FAR
+    for i in range(len(rows)):
+        describe_row(batch, sequences, rows[i], counts[i])
+
+
+@compiled
+def describe_row(batch: IntArray, sequences: IntArray, row: int, count: int) -> None:
+    """Add a row that computes count tokens to the batch."""
+    computed = sequences[row, NUM_COMPUTED]
+    num_tokens = sequences[row, NUM_TOKENS]
+    if computed < num_tokens:
+        batch[NUM_PENDING] += 1
+    batch[FIRST_FINISH] = min(batch[FIRST_FINISH], sequences[row, FINAL_TOKENS] - num_tokens)
+    if count > 0:
+        batch[NUM_SEQS] += 1
+        batch[KV_TOKENS] += computed
+        if count == 1 and computed > sequences[row, PROMPT_TOKENS]:
+            batch[NUM_DECODE_SEQS] += 1
+            batch[DECODE_KV_TOKENS] += computed
+        else:
+            batch[PREFILL_TOKENS] += count
+
+
+@compiled
+def start_row(
+    batch: IntArray, sequences: IntArray, requests: IntArray, row: int, count: int, now_ns: int
+) -> None:
+    """Add a row that has just been admitted to the batch, and note when that was."""
+    describe_row(batch, sequences, row, count)
+    request = sequences[row, REQUEST]
+    if requests[request, FIRST_SCHEDULED_NS] == NEVER_NS:
+        requests[request, FIRST_SCHEDULED_NS] = now_ns
+
+
+@compiled
+def next_decode(batch: IntArray) -> None:
+    """Turn a batch into the one that follows when every sequence decodes one more token."""
+    batch[NUM_DECODE_SEQS] = batch[NUM_SEQS]
+    batch[PREFILL_TOKENS] = 0
+    batch[KV_TOKENS] += batch[NUM_SEQS]
+    batch[DECODE_KV_TOKENS] = batch[KV_TOKENS]
+
+
+# a histogram of gaps between tokens: exact sum (whole seconds, ns beyond), count, cells
+GAP_SUM_S, GAP_SUM_NS, GAP_COUNT, GAP_FIRST = range(4)
+GAP_BITS = 10
+_SECOND = 1_000_000_000
+
+
+def new_gaps() -> IntArray:
+    """An empty histogram of gaps in ns. A cell is 1 ns wide below 2,048 ns, then 0.1 %."""
+    return np.zeros(GAP_FIRST + 54 * (1 << GAP_BITS), np.int64)
+
+
+@compiled
+def count_gaps(gaps: IntArray, gap_ns: int, count: int) -> None:
+    """Count `count` gaps of gap_ns."""
+    shift = 0
+    while (gap_ns >> shift) >= 2 << GAP_BITS:
+        shift += 1
+    gaps[GAP_FIRST + (shift << GAP_BITS) + (gap_ns >> shift)] += count
+    gaps[GAP_COUNT] += count
+    nanoseconds = gaps[GAP_SUM_NS] + (gap_ns % _SECOND) * count
+    gaps[GAP_SUM_S] += (gap_ns // _SECOND) * count + nanoseconds // _SECOND
+    gaps[GAP_SUM_NS] = nanoseconds % _SECOND
+
+
+@compiled
+def sample_tokens(
+    sequences: IntArray,
+    requests: IntArray,
+    running: IntArray,
+    num_running: int,
+    finished: IntArray,
+    boundaries: IntArray,
+    num_iterations: int,
+    gaps: IntArray,
+    batch: IntArray,
+) -> int:
+    """End num_iterations iterations: every sequence that computed all its tokens gets the next.
+
+    boundaries[i] and boundaries[i + 1] are start and end of iteration i. With several
+    iterations every running sequence decodes in each, and none finishes before the last.
+    Finished rows move from running, which keeps its order, to finished. batch becomes the next
+    iteration's, as far as it consists of the sequences that go on decoding.
+
+    Returns the number of finished rows.
+    """
+    ahead = num_iterations - 1
+    first_end = boundaries[1]
+    end = boundaries[num_iterations]
+    num_finished = 0
+    num_kept = 0
+    num_sampled = 0
+    num_pending = 0
+    kv_tokens = 0
+    first_finish = _FAR
+    last_gap = -1
+    num_equal = 0
+    for i in range(num_running):
+        row = running[i]
+        num_tokens = sequences[row, NUM_TOKENS]
+        if sequences[row, NUM_COMPUTED] != num_tokens + ahead:
+            # not all of its tokens were computed: it has more prompt, or no budget was left
+            num_pending += 1
+            running[num_kept] = row
+            num_kept += 1
+            continue
+        num_sampled += 1
+        if num_tokens == sequences[row, PROMPT_TOKENS]:
+            requests[sequences[row, REQUEST], FIRST_TOKEN_NS] = first_end
+        else:
+            gap = first_end - sequences[row, LAST_TOKEN_NS]
+            if gap != last_gap and num_equal > 0:
+                count_gaps(gaps, last_gap, num_equal)
+                num_equal = 0
+            last_gap = gap
+            num_equal += 1
+        num_tokens += num_iterations
+        sequences[row, NUM_TOKENS] = num_tokens
+        sequences[row, LAST_TOKEN_NS] = end
+        remaining = sequences[row, FINAL_TOKENS] - num_tokens
+        if remaining == 0:
+            request = sequences[row, REQUEST]
+            requests[request, FINISH_NS] = end
+            requests[request, NUM_GENERATED] = num_tokens - sequences[row, PROMPT_TOKENS]
+            requests[request, STATUS] = FINISHED
+            finished[num_finished] = row
+            num_finished += 1
+        else:
+            kv_tokens += num_tokens
+            first_finish = min(first_finish, remaining)
+            running[num_kept] = row
+            num_kept += 1
+    if num_equal > 0:
+        count_gaps(gaps, last_gap, num_equal)
+    for i in range(1, num_iterations):
+        count_gaps(gaps, boundaries[i + 1] - boundaries[i], num_sampled)
+    batch[NUM_SEQS] = batch[NUM_DECODE_SEQS] = num_kept
+    batch[KV_TOKENS] = batch[DECODE_KV_TOKENS] = kv_tokens
+    batch[PREFILL_TOKENS] = 0
+    batch[NUM_PENDING] = num_pending
+    batch[FIRST_FINISH] = first_finish
+    return num_finished
