@@ -21,7 +21,7 @@ from sim.allocators.base import Allocator
 from sim.costs.base import CostModel
 from sim.recorder import MAX_STRETCH, Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
-from sim.sequence import ARRIVAL_NS, PROMPT_TOKENS, REJECTED, STATUS, IntArray, SequenceTable
+from sim.sequence import ARRIVAL_NS, IntArray, SequenceTable
 
 FOREVER_NS = 1 << 62
 
@@ -74,7 +74,7 @@ class Replica:
         self.cost = cost
         self.recorder = Recorder(arrivals.next_ns)
         self.single_step = False
-        self._status = scheduler.requests[:, STATUS]
+        self._is_refused = scheduler.never_fits(scheduler.requests)
 
     def run(self) -> Generator[simpy.Event, None, None]:
         """The SimPy process: iterate until nothing is left that could change anything."""
@@ -93,73 +93,64 @@ class Replica:
             else:
                 return
 
-    def _arrive(self, now_ns: int) -> bool:
-        """Hand the next arrival to the scheduler; return whether it waits."""
+    def _arrive(self, now_ns: int) -> None:
+        """Hand the next arrival to the scheduler."""
         request = self.arrivals.pop()
-        scheduler = self.scheduler
-        if self._status.item(request) == REJECTED:
-            limit = self.allocator.max_model_len
-            prompt = scheduler.requests.item(request, PROMPT_TOKENS)
-            reason = f"has a prompt of {prompt} tokens, max_model_len is {limit}"
-            scheduler.reject(request, reason, now_ns)
-            return False
-        before = scheduler.num_waiting
-        scheduler.add(request, now_ns)
-        return scheduler.num_waiting > before
+        if self._is_refused.item(request):
+            reason = self.scheduler.refusal(request)
+            self.scheduler.reject(request, reason, now_ns)
+        else:
+            self.scheduler.add(request)
 
     def _plan(self, now_ns: int) -> int:
         """Time the iteration just scheduled and those that can be slept over; return how many."""
         scheduler, recorder = self.scheduler, self.recorder
-        ahead = 0 if self.single_step else scheduler.max_sleep()
-        count = 1 + min(ahead, MAX_STRETCH - 1)
+        recorder.log[0] = self.allocator.terms
+        recorder.boundaries[0] = now_ns
+        ahead = 0 if self.single_step else min(scheduler.max_sleep(), MAX_STRETCH - 1)
         wakes = scheduler.num_waiting == 0 or scheduler.reorders_queue
         until_ns = self.arrivals.next_ns if wakes else FOREVER_NS
-        boundaries = recorder.boundaries
-        boundaries[0] = now_ns
-        count = self.cost.plan(scheduler.batch, boundaries, count, until_ns)
+        count = self.cost.plan(scheduler.batch, recorder.boundaries, 1 + ahead, until_ns)
         if count > 1:
             rows = scheduler.running[: scheduler.num_running]
             count = 1 + self.allocator.can_append(rows, count - 1)
-        recorder.log[0] = self.allocator.terms
         return count
 
     def _commit(self, count: int) -> None:
         """The planned iterations have passed: write their tokens, record them, end them."""
         scheduler, recorder = self.scheduler, self.recorder
         num_running = scheduler.num_running
+        is_queued = scheduler.num_waiting > 0 and scheduler.blocked != TOKEN_BUDGET
+        is_fragmented = False
+        if scheduler.blocked == MEMORY:
+            recorder.memory_full(num_running)
+            row = scheduler.head_row
+            is_fragmented = row is not None and self.allocator.fragmented_for(row)
         if count > 1:
             rows = scheduler.running[:num_running]
             self.allocator.append_ahead(rows, count - 1, recorder.log[1:count])
-        is_short_of_memory = scheduler.blocked == MEMORY
-        queued = scheduler.num_waiting > 0 and scheduler.blocked != TOKEN_BUDGET
-        fragmented = False
-        if is_short_of_memory:
-            recorder.memory_full(num_running)
-            row = scheduler.head_row
-            fragmented = row is not None and self.allocator.fragmented_for(row)
-        self._queue_while_asleep(count)
-        recorder.iterations(count, num_running, queued, fragmented)
+            self._queue_while_asleep(count)
+        else:
+            recorder.waiting[0] = scheduler.num_waiting
+        recorder.iterations(count, num_running, is_queued, is_fragmented)
         scheduler.complete(recorder.boundaries, count)
         recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))
 
     def _queue_while_asleep(self, count: int) -> None:
         """Arrivals that joined the queue at boundaries inside a sleep, and the queue's length."""
-        recorder, arrivals = self.recorder, self.arrivals
-        waiting = recorder.waiting[:count]
-        waiting.fill(self.scheduler.num_waiting)
-        if count == 1:
-            return
+        recorder, arrivals, scheduler = self.recorder, self.arrivals, self.scheduler
         starts = recorder.boundaries[:count]
+        waiting = recorder.waiting[:count]
+        waiting.fill(scheduler.num_waiting)
         last_start = starts.item(count - 1)
         while arrivals.next_ns <= last_start:
             i = int(np.searchsorted(starts, arrivals.next_ns))
-            if self._arrive(starts.item(i)):
-                waiting[i:] += 1
+            self._arrive(starts.item(i))
+            waiting[i:] = scheduler.num_waiting
 
     def _record_idle(self, since_ns: int) -> None:
         recorder = self.recorder
-        recorder.boundaries[0] = since_ns
-        recorder.boundaries[1] = self.env.now
+        recorder.boundaries[:2] = (since_ns, self.env.now)
         recorder.log[0] = self.allocator.terms
         recorder.waiting[0] = self.scheduler.num_waiting
         recorder.idle()

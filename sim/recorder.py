@@ -69,7 +69,7 @@ class Recorder:
             self.num_queued_iterations = 0
 
     def finished(self, num_finished: int, now_ns: int) -> None:
-        """num_finished requests have finished so far."""
+        """num_finished requests have finished by now."""
         if not self._measuring and num_finished >= self._finishes_to_warm_up:
             self._measuring = True
             self.measured_from_ns = now_ns

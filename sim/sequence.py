@@ -67,7 +67,7 @@ def new_requests(
     """Rows for the requests of a trace: int64, shape (requests, NUM_REQUEST_COLUMNS).
 
     A request stops after output_tokens, at max_tokens or at max_model_len, whichever comes
-    first. One whose prompt has max_model_len tokens or more is marked as rejected.
+    first.
     """
     requests = np.zeros((len(arrival_ns), NUM_REQUEST_COLUMNS), np.int64)
     longest = limits.max_model_len
@@ -77,7 +77,6 @@ def new_requests(
     requests[:, MAX_FINAL_TOKENS] = np.minimum(prompt_tokens + limits.max_tokens, longest)
     requests[:, ARRIVAL_NS] = arrival_ns
     requests[:, [FIRST_SCHEDULED_NS, FIRST_TOKEN_NS, FINISH_NS]] = NEVER_NS
-    requests[:, STATUS] = np.where(prompt_tokens >= longest, REJECTED, PENDING)
     return requests
 
 

@@ -6,7 +6,7 @@ never touch each other: a freed range is merged with its neighbours.
 
 from __future__ import annotations
 
-from sim.allocators.base import FREE, NUM_TERMS, RESERVED, TOKEN_STATES, resize_row
+from sim.allocators.base import FREE, NUM_TERMS, RESERVED, TOKEN_STATES, BoolArray, resize_row
 from sim.jit import compiled
 from sim.sequence import (
     FINAL_TOKENS,
@@ -67,6 +67,13 @@ def admission(arena: IntArray, holes: IntArray, sequences: IntArray, row: int) -
     if size > arena[SIZE]:
         return 2
     return 0 if first_fit(arena, holes, size) >= 0 else 1
+
+
+@compiled
+def exceed_arena(arena: IntArray, requests: IntArray, answer: BoolArray) -> None:
+    """answer[i]: whether the reservation of requests[i] is larger than the whole arena."""
+    for i in range(len(requests)):
+        answer[i] = reservation_slots(arena, requests, i) > arena[SIZE]
 
 
 @compiled

@@ -15,9 +15,12 @@ from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.jit import compiled
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray, SequenceTable
+
+BoolArray = NDArray[np.bool_]
 
 TERM_NAMES = ("token_states", "reserved", "internal", "external", "cached", "free")
 TOKEN_STATES, RESERVED, INTERNAL, EXTERNAL, CACHED, FREE = range(6)
@@ -41,6 +44,9 @@ class Admission(IntEnum):
     OK = 0
     LATER = 1  # not now; when others have freed memory
     NEVER = 2  # not even if the pool were empty
+
+
+ADMISSIONS = tuple(Admission)  # by value: compiled code answers with integers
 
 
 class ConservationError(AssertionError):
@@ -98,6 +104,22 @@ class Allocator(ABC):
     @abstractmethod
     def refusal(self, row: int) -> str:
         """Why the row can never be admitted: the end of a sentence about the request."""
+
+    def admit(self, row: int, count: int) -> Admission:
+        """can_allocate and, if the answer is OK, append count tokens to the row."""
+        verdict = self.can_allocate(row)
+        if verdict == Admission.OK:
+            self.append(np.array([row]), np.array([count]))
+        return verdict
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        """Which requests an empty pool could not admit: bool, one a request. Changes nothing."""
+        answer = np.zeros(len(requests), np.bool_)
+        for request in range(len(requests)):
+            row = self.sequences.open(requests, request)
+            answer[request] = self.can_allocate(row) == Admission.NEVER
+            self.sequences.close(row)
+        return answer
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         """Run num_iterations iterations of one token a row, known to succeed.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sim.allocators.base import NUM_TERMS, RESERVED, TOKEN_STATES, resize_row
 from sim.jit import compiled
-from sim.sequence import NUM_COMPUTED, NUM_SLOTS, IntArray
+from sim.sequence import NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray
 
 BlockIds = NDArray[np.int32]
 
@@ -37,6 +37,33 @@ def admission(pool: IntArray, num_tokens: int) -> int:
 
 
 @compiled
+def write(
+    pool: IntArray,
+    sequences: IntArray,
+    table: BlockIds,
+    free_blocks: BlockIds,
+    row: int,
+    count: int,
+) -> bool:
+    """Write count tokens for a row; False, and nothing changed, if there are too few blocks."""
+    block_size = pool[BLOCK_SIZE]
+    written = sequences[row, NUM_COMPUTED] + count
+    num_slots = sequences[row, NUM_SLOTS]
+    if written > num_slots:
+        held = num_slots // block_size
+        need = blocks_for(written, block_size) - held
+        num_free = pool[NUM_FREE]
+        if need > num_free:
+            return False
+        for j in range(need):
+            table[row, held + j] = free_blocks[num_free - 1 - j]
+        pool[NUM_FREE] = num_free - need
+        num_slots += need * block_size
+    resize_row(pool, sequences, row, written, num_slots)
+    return True
+
+
+@compiled
 def append(
     pool: IntArray,
     sequences: IntArray,
@@ -46,29 +73,33 @@ def append(
     counts: IntArray,
 ) -> int:
     """Write counts[i] tokens for rows[i] in order; return how many rows got their blocks."""
-    block_size = pool[BLOCK_SIZE]
     for i in range(len(rows)):
-        row = rows[i]
-        written = sequences[row, NUM_COMPUTED] + counts[i]
-        num_slots = sequences[row, NUM_SLOTS]
-        if written > num_slots:
-            held = num_slots // block_size
-            need = blocks_for(written, block_size) - held
-            num_free = pool[NUM_FREE]
-            if need > num_free:
-                return i
-            for j in range(need):
-                table[row, held + j] = free_blocks[num_free - 1 - j]
-            pool[NUM_FREE] = num_free - need
-            num_slots += need * block_size
-        resize_row(pool, sequences, row, written, num_slots)
+        if not write(pool, sequences, table, free_blocks, rows[i], counts[i]):
+            return i
     return len(rows)
+
+
+@compiled
+def admit(
+    pool: IntArray,
+    sequences: IntArray,
+    table: BlockIds,
+    free_blocks: BlockIds,
+    row: int,
+    count: int,
+) -> int:
+    """admission for all of the row's tokens and, if they fit, write count of them."""
+    verdict = admission(pool, sequences[row, NUM_TOKENS])
+    if verdict == 0:
+        write(pool, sequences, table, free_blocks, row, count)
+    return verdict
 
 
 @compiled
 def distance_to_boundary(sequences: IntArray, row: int) -> int:
     """Tokens that still fit into the row's last block; fewer than a block."""
-    return sequences[row, NUM_SLOTS] - sequences[row, NUM_COMPUTED]
+    distance: int = sequences[row, NUM_SLOTS] - sequences[row, NUM_COMPUTED]
+    return distance
 
 
 @compiled

@@ -15,11 +15,13 @@ import numpy as np
 
 from sim.allocators import arena
 from sim.allocators.base import (
+    ADMISSIONS,
     EXTERNAL,
     FREE,
     NUM_TERMS,
     Admission,
     Allocator,
+    BoolArray,
     ConservationError,
     check_terms,
     recount,
@@ -87,7 +89,13 @@ class Contiguous(Allocator):
         self._holes = holes
 
     def can_allocate(self, row: int) -> Admission:
-        return Admission(arena.admission(self._arena, self._holes, self.sequences.rows, row))
+        return ADMISSIONS[arena.admission(self._arena, self._holes, self.sequences.rows, row)]
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        # requests and sequences share the columns that a reservation depends on
+        answer = np.zeros(len(requests), np.bool_)
+        arena.exceed_arena(self._arena, requests, answer)
+        return answer
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
         if len(self._starts) != len(self.sequences.rows):
@@ -134,7 +142,5 @@ class Contiguous(Allocator):
         holes = self.holes()
         if (holes[:-1].sum(axis=1) == holes[1:, 0]).any():
             raise ConservationError(f"{self.kind}: holes touch: {holes.tolist()}")
-        expected = recount(
-            self.sequences.rows[rows], self.num_slots - size, int(holes[:, 1].sum())
-        )
+        expected = recount(self.sequences.rows[rows], self.num_slots - size, int(holes[:, 1].sum()))
         check_terms(self.terms, expected, self.kind)

@@ -16,16 +16,18 @@ import numpy as np
 
 from sim.allocators import blocks
 from sim.allocators.base import (
+    ADMISSIONS,
     EXTERNAL,
     FREE,
     NUM_TERMS,
     Admission,
     Allocator,
+    BoolArray,
     ConservationError,
     check_terms,
     recount,
 )
-from sim.sequence import NUM_SLOTS, NUM_TOKENS, IntArray, SequenceTable
+from sim.sequence import NUM_SLOTS, NUM_TOKENS, PROMPT_TOKENS, IntArray, SequenceTable
 
 
 class Paged(Allocator):
@@ -77,7 +79,20 @@ class Paged(Allocator):
 
     def can_allocate(self, row: int) -> Admission:
         num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
-        return Admission(blocks.admission(self._pool, num_tokens))
+        return ADMISSIONS[blocks.admission(self._pool, num_tokens)]
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        need = -(-requests[:, PROMPT_TOKENS] // self.block_size)
+        usable = self.num_blocks - self._pool.item(blocks.WATERMARK_BLOCKS)
+        return np.greater(need, usable)
+
+    def admit(self, row: int, count: int) -> Admission:
+        if len(self._table) != len(self.sequences.rows):
+            self._fit_tables()
+        verdict = blocks.admit(
+            self._pool, self.sequences.rows, self._table, self._free_blocks, row, count
+        )
+        return ADMISSIONS[verdict]
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
         if len(self._table) != len(self.sequences.rows):
@@ -109,9 +124,7 @@ class Paged(Allocator):
         )
 
     def free(self, rows: IntArray) -> None:
-        blocks.free(
-            self._pool, self.sequences.rows, self._table, self._free_blocks, rows
-        )
+        blocks.free(self._pool, self.sequences.rows, self._table, self._free_blocks, rows)
 
     def block_table(self, row: int) -> IntArray:
         held = self.sequences.rows.item(row, NUM_SLOTS) // self.block_size

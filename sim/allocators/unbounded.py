@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from sim.allocators.base import (
     FREE,
     TOKEN_STATES,
     Admission,
     Allocator,
+    BoolArray,
     KVUsage,
     check_terms,
 )
@@ -28,6 +31,9 @@ class Unbounded(Allocator):
 
     def can_allocate(self, row: int) -> Admission:
         return Admission.OK
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        return np.zeros(len(requests), np.bool_)
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
         write(self.terms, self.sequences.rows, rows, counts, self.num_slots)

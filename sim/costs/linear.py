@@ -75,12 +75,13 @@ class Constant(Linear):
 @compiled
 def linear_s(batch: IntArray, coefficients: FloatArray) -> float:
     """Seconds of one iteration."""
-    return (
+    seconds: float = (
         coefficients[0]
         + coefficients[1] * batch[NUM_SEQS]
         + coefficients[2] * batch[KV_TOKENS]
         + coefficients[3] * batch[PREFILL_TOKENS]
     )
+    return seconds
 
 
 @compiled

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sim.allocators.base import Allocator
+from sim.allocators.base import Allocator, BoolArray
 from sim.sequence import (
     FAILED,
     FINISH_NS,
@@ -37,10 +37,11 @@ class Scheduler(ABC):
     """Base of all schedulers.
 
     To write one, define `kind`, take the configuration in the constructor (raise ValueError
-    with a message that starts with the parameter's name), and implement `add`, `schedule`,
-    `num_waiting` and `head_row`. running[:num_running] are the rows in service, in order;
-    batch describes the iteration that schedule() has made and, after complete(), the part of the
-    next one that consists of the sequences that go on decoding; blocked says why a request waits.
+    with a message that starts with the parameter's name), and implement `add`, `schedule`
+    and `head_row`, keeping num_waiting current. running[:num_running] are the rows in service,
+    in order; batch describes the iteration that schedule() has made and, after complete(), the
+    part of the next one that consists of the sequences that go on decoding; blocked says why a
+    request waits.
     """
 
     kind: ClassVar[str]
@@ -56,6 +57,7 @@ class Scheduler(ABC):
         self.reasons: dict[int, str] = {}
         self.running: IntArray = np.zeros(64, np.int64)
         self.num_running = 0
+        self.num_waiting = 0  # preempted requests included
         self.batch = empty_batch()
         self.blocked = NOTHING
         self.gaps = new_gaps()
@@ -64,8 +66,8 @@ class Scheduler(ABC):
         self._finished: IntArray = np.zeros(64, np.int64)
 
     @abstractmethod
-    def add(self, request: int, now_ns: int) -> None:
-        """A request has arrived: queue it, or `reject` it if it can never be served."""
+    def add(self, request: int) -> None:
+        """Queue a request that has arrived, and that `never_fits` did not rule out."""
 
     @abstractmethod
     def schedule(self, now_ns: int) -> bool:
@@ -73,13 +75,23 @@ class Scheduler(ABC):
 
     @property
     @abstractmethod
-    def num_waiting(self) -> int:
-        """Requests in the waiting queue, preempted ones included."""
-
-    @property
-    @abstractmethod
     def head_row(self) -> int | None:
         """The row of the request that schedule() refused for lack of memory; None without one."""
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        """Which requests could not be served even by an idle engine: bool, one a request."""
+        too_long = requests[:, PROMPT_TOKENS] >= self.allocator.max_model_len
+        return too_long | self.allocator.never_fits(requests)
+
+    def refusal(self, request: int) -> str:
+        """Why never_fits rules a request out: the end of a sentence about it."""
+        prompt, limit = self.requests.item(request, PROMPT_TOKENS), self.allocator.max_model_len
+        if prompt >= limit:
+            return f"has a prompt of {prompt} tokens, max_model_len is {limit}"
+        row = self.sequences.open(self.requests, request)
+        reason = self.allocator.refusal(row)
+        self.sequences.close(row)
+        return reason
 
     def max_sleep(self) -> int:
         """After schedule(): how many more iterations would be decided just like this one.

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sim.allocators.base import Admission, Allocator
+from sim.allocators.base import Admission, Allocator, BoolArray
 from sim.schedulers.base import (
     MAX_NUM_SEQS,
     MEMORY,
@@ -77,42 +77,34 @@ class Fcfs(Scheduler):
         self._waiting: deque[int] = deque()  # request ids
         self._rows: dict[int, int] = {}  # rows of waiting requests: preempted ones, and the head
         self._has_preempted = False
-        self._counts: IntArray = np.ones(len(self.running), np.int64)
+        self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._one_row: IntArray = np.zeros(1, np.int64)
-        self._one_count: IntArray = np.zeros(1, np.int64)
-
-    @property
-    def num_waiting(self) -> int:
-        return len(self._waiting)
 
     @property
     def head_row(self) -> int | None:
         return self._rows[self._waiting[0]] if self.blocked == MEMORY and self._waiting else None
 
-    def add(self, request: int, now_ns: int) -> None:
-        row = self.sequences.open(self.requests, request)
-        reason = self._never(row)
-        if reason:
-            self.sequences.close(row)
-            self.reject(request, reason, now_ns)
-            return
-        self._waiting.append(request)
-        if len(self._waiting) == 1:
-            self._rows[request] = row
-        else:
-            self.sequences.close(row)
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        refused = super().never_fits(requests)
+        if not self.enable_chunked_prefill:
+            refused |= requests[:, PROMPT_TOKENS] > self._budget
+        return refused
 
-    def _never(self, row: int) -> str:
-        """Why a row can never be admitted; empty if it can."""
-        num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
-        if num_tokens > self._budget and not self.enable_chunked_prefill:
-            return (
-                f"needs {num_tokens} tokens in one iteration without chunked prefill, "
-                f"max_num_batched_tokens is {self._budget}"
-            )
-        if self.allocator.can_allocate(row) == Admission.NEVER:
-            return self.allocator.refusal(row)
-        return ""
+    def refusal(self, request: int) -> str:
+        prompt = self.requests.item(request, PROMPT_TOKENS)
+        if prompt > self._budget and not self.enable_chunked_prefill:
+            return self._exceeds_budget(prompt)
+        return super().refusal(request)
+
+    def _exceeds_budget(self, num_tokens: int) -> str:
+        return (
+            f"needs {num_tokens} tokens in one iteration without chunked prefill, "
+            f"max_num_batched_tokens is {self._budget}"
+        )
+
+    def add(self, request: int) -> None:
+        self._waiting.append(request)
+        self.num_waiting += 1
 
     def schedule(self, now_ns: int) -> bool:
         self.blocked = NOTHING
@@ -127,25 +119,26 @@ class Fcfs(Scheduler):
     def _serve_running(self, now_ns: int) -> int:
         """Append the running sequences' tokens, preempting from the back; return what is left."""
         n = self.num_running
+        if n > len(self._ones):
+            self._ones = np.ones(len(self.running), np.int64)
         rows = self.running[:n]
-        counts = self._counts[:n]
         if self.batch.item(NUM_PENDING) == 0 and n <= self._budget:
-            counts.fill(1)
+            counts = self._ones[:n]
             budget = self._budget - n
             served = self.allocator.append(rows, counts)
             if served == n:
                 return budget  # complete() has described this very batch
         else:
+            counts = np.empty(n, np.int64)
             budget = plan_counts(self.sequences.rows, rows, counts, self._budget)
             served = self.allocator.append(rows, counts)
         while served < self.num_running:
             self.blocked = MEMORY
             self._has_preempted = True
-            budget += int(counts[self.num_running - 1])
+            budget += counts.item(self.num_running - 1)
             if self._preempt_last(now_ns) > served:
-                served += self.allocator.append(
-                    self.running[served : self.num_running], counts[served : self.num_running]
-                )
+                n = self.num_running
+                served += self.allocator.append(self.running[served:n], counts[served:n])
         n = self.num_running
         describe(self.batch, self.sequences.rows, self.running[:n], counts[:n])
         return budget
@@ -168,6 +161,7 @@ class Fcfs(Scheduler):
         self.num_preemptions += 1
         self._release_head_row()
         self._waiting.appendleft(request)
+        self.num_waiting += 1
         self._rows[request] = row
         return self.num_running
 
@@ -176,10 +170,13 @@ class Fcfs(Scheduler):
         if not self._waiting:
             return
         request = self._waiting[0]
-        row = self._rows[request]
+        row = self._rows.get(request)
         sequences = self.sequences.rows
-        if sequences.item(row, NUM_TOKENS) == sequences.item(row, PROMPT_TOKENS):
-            self.sequences.close(self._rows.pop(request))
+        if row is not None and sequences.item(row, NUM_TOKENS) == sequences.item(
+            row, PROMPT_TOKENS
+        ):
+            self.sequences.close(row)
+            del self._rows[request]
 
     def _open_head(self) -> int:
         request = self._waiting[0]
@@ -191,36 +188,40 @@ class Fcfs(Scheduler):
     def _admit(self, budget: int, now_ns: int) -> None:
         """Admit waiting requests in order until one does not fit."""
         while self._waiting:
-            row = self._open_head()
             if self.num_running >= self.max_num_seqs:
                 self.blocked = MAX_NUM_SEQS
                 return
+            row = self._open_head()
             num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
-            whole = not self.enable_chunked_prefill
-            if budget < 1 or (whole and budget < num_tokens <= self._budget):
-                self.blocked = TOKEN_BUDGET
-                return
-            verdict = self.allocator.can_allocate(row)
-            if verdict == Admission.LATER:
+            if num_tokens > budget:
+                if self.enable_chunked_prefill and budget > 0:
+                    num_tokens = budget
+                elif num_tokens > self._budget and not self.enable_chunked_prefill:
+                    self._drop_head(row, self._exceeds_budget(num_tokens), now_ns)
+                    continue
+                else:
+                    self.blocked = TOKEN_BUDGET
+                    return
+            verdict = self.allocator.admit(row, num_tokens)
+            if verdict is Admission.LATER:
                 self.blocked = MEMORY
                 return
-            del self._rows[self._waiting.popleft()]
-            if verdict == Admission.NEVER or (whole and num_tokens > self._budget):
-                # it ran before: its generated tokens have made its prompt too long to resume
-                self.fail(row, self._never(row), now_ns)
+            if verdict is Admission.NEVER:
+                self._drop_head(row, self.allocator.refusal(row), now_ns)
                 continue
-            count = min(num_tokens, budget)
-            budget -= count
-            self._start(row, count, now_ns)
+            budget -= num_tokens
+            self._pop_head()
+            self.run_row(row)
+            start_row(self.batch, self.sequences.rows, self.requests, row, num_tokens, now_ns)
 
-    def _start(self, row: int, count: int, now_ns: int) -> None:
-        self._one_row[0] = row
-        self._one_count[0] = count
-        self.allocator.append(self._one_row, self._one_count)
-        self.run_row(row)
-        if len(self._counts) < len(self.running):
-            self._counts = np.ones(len(self.running), np.int64)
-        start_row(self.batch, self.sequences.rows, self.requests, row, count, now_ns)
+    def _pop_head(self) -> None:
+        del self._rows[self._waiting.popleft()]
+        self.num_waiting -= 1
+
+    def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
+        """End a request that has run before and has grown too long to resume."""
+        self._pop_head()
+        self.fail(row, reason, now_ns)
 
     def max_sleep(self) -> int:
         if self.batch.item(NUM_PENDING) or self._has_preempted:
