@@ -11,7 +11,7 @@ which single steps would have gone. `single_step` turns sleeping off; results ar
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,9 @@ from sim.sequence import ARRIVAL_NS, IntArray, SequenceTable
 
 FOREVER_NS = 1 << 62
 
+Observer = Callable[[int, Scheduler], None]
+"""Called with the time and the scheduler after every schedule(); it must not change anything."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -34,7 +37,6 @@ class Run:
     """
 
     requests: IntArray
-    reasons: dict[int, str]
     recorder: Recorder
     scheduler: Scheduler
     allocator: Allocator
@@ -74,6 +76,7 @@ class Replica:
         self.cost = cost
         self.recorder = Recorder(arrivals.next_ns)
         self.single_step = False
+        self.observe: Observer | None = None
         self._is_refused = scheduler.never_fits(scheduler.requests)
 
     def run(self) -> Generator[simpy.Event, None, None]:
@@ -84,6 +87,8 @@ class Replica:
             while arrivals.next_ns <= now:
                 self._arrive(now)
             if scheduler.schedule(now):
+                if self.observe is not None:
+                    self.observe(now, scheduler)
                 count = self._plan(now)
                 yield env.timeout(self.recorder.boundaries.item(count) - now)
                 self._commit(count)
@@ -164,16 +169,25 @@ class Memory:
     max_model_len: int
 
 
+@dataclass(frozen=True)
+class Options:
+    """How to run: without sleeps, and with somebody who looks at every iteration."""
+
+    single_step: bool = False
+    observe: Observer | None = None
+
+
 def simulate(
     requests: IntArray,
     memory: Memory,
     allocator: Allocator,
     scheduler: Scheduler,
     cost: CostModel,
-    single_step: bool = False,
+    options: Options = Options(),
 ) -> Run:
     """Run requests (see sim.sequence, in order of arrival) to the end.
 
+    requests receives the outcomes. An observer sees every iteration, so it turns sleeping off.
     Raises ValueError if the allocator cannot use the pool.
     """
     sequences = SequenceTable()
@@ -183,13 +197,13 @@ def simulate(
     start_ns = arrivals.next_ns
     env = simpy.Environment(initial_time=start_ns)
     replica = Replica(env, arrivals, scheduler, cost)
-    replica.single_step = single_step
+    replica.single_step = options.single_step or options.observe is not None
+    replica.observe = options.observe
     env.process(replica.run())
     env.run()
     stalled = scheduler.num_waiting > 0
     return Run(
         requests=requests,
-        reasons=scheduler.reasons,
         recorder=replica.recorder,
         scheduler=scheduler,
         allocator=allocator,

@@ -31,7 +31,9 @@ MAX_FINAL_TOKENS = 2  # the most the scheduler must expect
 # further columns of requests
 ARRIVAL_NS, FIRST_SCHEDULED_NS, FIRST_TOKEN_NS, FINISH_NS = range(3, 7)
 NUM_GENERATED, NUM_PREEMPTIONS, STATUS = range(7, 10)
-NUM_REQUEST_COLUMNS = 10
+CUT = 10  # what makes its output shorter than the trace's
+NOT_CUT, BY_MAX_TOKENS, BY_MAX_MODEL_LEN = range(3)
+NUM_REQUEST_COLUMNS = 11
 
 # further columns of sequences
 REQUEST = 3  # the row of its request
@@ -77,6 +79,8 @@ def new_requests(
     requests[:, MAX_FINAL_TOKENS] = np.minimum(prompt_tokens + limits.max_tokens, longest)
     requests[:, ARRIVAL_NS] = arrival_ns
     requests[:, [FIRST_SCHEDULED_NS, FIRST_TOKEN_NS, FINISH_NS]] = NEVER_NS
+    requests[generated < output_tokens, CUT] = BY_MAX_TOKENS
+    requests[prompt_tokens + generated > longest, CUT] = BY_MAX_MODEL_LEN
     return requests
 
 

@@ -132,9 +132,9 @@ class Allocator(ABC):
                 raise ConservationError(f"{self.kind}: can_append promised iteration {i}")
             log[i] = self.terms
 
-    def block_table(self, row: int) -> IntArray:
-        """The row's blocks in logical order: ids, or (start, length) for contiguous memory."""
-        raise NotImplementedError(f"{self.kind} has no block tables")
+    def held_ranges(self, row: int) -> IntArray:
+        """(first slot, slots) of what the row holds, in logical order: shape (pieces, 2)."""
+        raise NotImplementedError(f"{self.kind} does not say where a sequence's slots are")
 
     def fragmented_for(self, row: int) -> bool:
         """Whether the row fits into the free slots in total but into no hole of them."""

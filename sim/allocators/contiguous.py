@@ -116,8 +116,7 @@ class Contiguous(Allocator):
     def fragmented_for(self, row: int) -> bool:
         return arena.is_fragmented(self._arena, self._holes, self.sequences.rows, row)
 
-    def block_table(self, row: int) -> IntArray:
-        """(start, length) of the row's reservation, as one row of a 2-D array; empty if none."""
+    def held_ranges(self, row: int) -> IntArray:
         num_slots = int(self.sequences.rows[row, NUM_SLOTS])
         if num_slots == 0:
             return np.empty((0, 2), np.int64)
@@ -132,7 +131,7 @@ class Contiguous(Allocator):
         return f"needs a reservation of {size} slots, the pool has {self._arena[arena.SIZE]}"
 
     def check(self, rows: IntArray) -> None:
-        ranges = [self.holes(), *(self.block_table(int(row)) for row in rows)]
+        ranges = [self.holes(), *(self.held_ranges(int(row)) for row in rows)]
         pieces = np.concatenate(ranges)
         pieces = pieces[np.argsort(pieces[:, 0])]
         ends = pieces[:, 0] + pieces[:, 1]

@@ -127,8 +127,13 @@ class Paged(Allocator):
         blocks.free(self._pool, self.sequences.rows, self._table, self._free_blocks, rows)
 
     def block_table(self, row: int) -> IntArray:
+        """Ids of the row's blocks in logical order."""
         held = self.sequences.rows.item(row, NUM_SLOTS) // self.block_size
         return self._table[row, :held].astype(np.int64)
+
+    def held_ranges(self, row: int) -> IntArray:
+        starts = self.block_table(row) * self.block_size
+        return np.stack([starts, np.full_like(starts, self.block_size)], axis=1)
 
     def free_list(self) -> IntArray:
         """Free block ids, the next one to be handed out first."""

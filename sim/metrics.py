@@ -1,0 +1,249 @@
+"""From a finished run to its summary row and its tables. Every figure and claim reads these.
+
+Fractions are time-weighted: the integral of a term over the run divided by the integral of all
+six, so the six add to 1. With the suffix `_queued` the integral covers the queued iterations
+after the warm-up only: iterations after whose schedule() a request still waited for memory or
+for max_num_seqs, from the moment as many requests have finished as ran when memory was first
+full. Without such time the value is None, never 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sim.allocators.base import TERM_NAMES
+from sim.engine import Run
+from sim.sequence import (
+    ARRIVAL_NS,
+    BY_MAX_MODEL_LEN,
+    BY_MAX_TOKENS,
+    CUT,
+    FAILED,
+    FINAL_TOKENS,
+    FINISH_NS,
+    FINISHED,
+    FIRST_SCHEDULED_NS,
+    FIRST_TOKEN_NS,
+    GAP_BITS,
+    GAP_COUNT,
+    GAP_FIRST,
+    GAP_SUM_NS,
+    GAP_SUM_S,
+    NEVER_NS,
+    NUM_GENERATED,
+    NUM_PREEMPTIONS,
+    PENDING,
+    PROMPT_TOKENS,
+    REJECTED,
+    STATUS,
+    STATUS_NAMES,
+    IntArray,
+)
+
+Value = float | int | str | None
+Row = dict[str, Value]
+Floats = NDArray[np.float64]
+
+NS_PER_S = 1_000_000_000
+NUM_BATCHES = 10
+PERCENTILES = (50, 90, 99)
+
+
+def summarize(run: Run, slo: Mapping[str, float]) -> Row:
+    """The summary row of a run. slo maps ttft_s, tpot_s and e2e_s to their limits."""
+    requests = run.requests
+    status = requests[:, STATUS]
+    done = requests[status == FINISHED]
+    makespan_s = (run.end_ns - run.start_ns) / NS_PER_S
+    latencies = request_latencies(done)
+    row: Row = {"status": run.status, "reason": run.reason}
+    row |= memory_metrics(run)
+    row |= {
+        "num_slots": run.allocator.num_slots,
+        "num_blocks": run.allocator.num_blocks,
+        "num_requests": len(requests),
+        "num_finished": len(done),
+        "num_rejected": int((status == REJECTED).sum()),
+        "num_failed": int((status == FAILED).sum()),
+        "num_unfinished": int((status == PENDING).sum()),
+        "num_truncated": int(((requests[:, CUT] == BY_MAX_MODEL_LEN) & (status != REJECTED)).sum()),
+        "num_max_tokens_cuts": int((requests[:, CUT] == BY_MAX_TOKENS).sum()),
+        "num_preemptions": int(requests[:, NUM_PREEMPTIONS].sum()),
+        "num_iterations": run.recorder.num_iterations,
+        "makespan_s": makespan_s,
+        "throughput_req_s": _rate(len(done), makespan_s),
+        "output_tokens_s": _rate(int(requests[:, NUM_GENERATED].sum()), makespan_s),
+    }
+    for name in ("ttft_s", "tpot_s"):
+        row |= spread(name, latencies[name])
+    row |= gap_spread(run.scheduler.gaps)
+    row |= spread("e2e_s", latencies["e2e_s"])
+    normalized = latencies["e2e_s"] / done[:, NUM_GENERATED] if len(done) else np.empty(0)
+    row["normalized_latency_s_mean"] = _mean(normalized)
+    row["goodput_req_s"] = _rate(_num_within(latencies, slo), makespan_s) if slo else None
+    return row
+
+
+def request_latencies(done: IntArray) -> dict[str, Floats]:
+    """TTFT, end-to-end latency and TPOT of finished requests, in seconds.
+
+    TPOT = (e2e - ttft) / (output - 1), NaN for outputs of one token.
+    """
+    ttft_ns = done[:, FIRST_TOKEN_NS] - done[:, ARRIVAL_NS]
+    e2e_ns = done[:, FINISH_NS] - done[:, ARRIVAL_NS]
+    gaps = done[:, NUM_GENERATED] - 1
+    tpot = np.full(len(done), np.nan)
+    np.divide((e2e_ns - ttft_ns) / NS_PER_S, gaps, out=tpot, where=gaps > 0)
+    return {"ttft_s": ttft_ns / NS_PER_S, "e2e_s": e2e_ns / NS_PER_S, "tpot_s": tpot}
+
+
+def spread(name: str, values: Floats) -> Row:
+    """Mean and percentiles of the values that are not NaN; None without any."""
+    values = values[~np.isnan(values)]
+    row: Row = {f"{name}_mean": _mean(values)}
+    for percentile in PERCENTILES:
+        cell = float(np.percentile(values, percentile)) if len(values) else None
+        row[f"{name}_p{percentile}"] = cell
+    return row
+
+
+def gap_spread(gaps: IntArray) -> Row:
+    """Mean and percentiles of inter-token latency from its histogram.
+
+    The mean is exact; a percentile is the middle of a cell that is at most 0.1 % wide.
+    """
+    count = int(gaps[GAP_COUNT])
+    if count == 0:
+        return {"itl_s_mean": None, **{f"itl_s_p{p}": None for p in PERCENTILES}}
+    total_ns = int(gaps[GAP_SUM_S]) * NS_PER_S + int(gaps[GAP_SUM_NS])
+    row: Row = {"itl_s_mean": total_ns / count / NS_PER_S}
+    cumulative = np.cumsum(gaps[GAP_FIRST:])
+    for percentile in PERCENTILES:
+        rank = max(1, -(-count * percentile // 100))
+        row[f"itl_s_p{percentile}"] = (
+            cell_middle_ns(int(np.searchsorted(cumulative, rank))) / NS_PER_S
+        )
+    return row
+
+
+def cell_middle_ns(cell: int) -> float:
+    """The middle of a cell of the gap histogram."""
+    if cell < 2 << GAP_BITS:
+        return float(cell)
+    shift = (cell >> GAP_BITS) - 1
+    low = (cell - (shift << GAP_BITS)) << shift
+    return low + ((1 << shift) - 1) / 2
+
+
+def memory_metrics(run: Run) -> Row:
+    """Where the slots were, and how many sequences ran: over the run, and while queued."""
+    recorder = run.recorder
+    timeline = recorder.timeline()
+    totals = {name: sum(timeline[name]) for name in timeline}
+    queued = recorder.queued_integrals()
+    time_ns = run.end_ns - run.start_ns
+    measured_ns = run.end_ns - recorder.measured_from_ns
+    row: Row = {}
+    for suffix, integrals in (("", totals), ("_queued", queued)):
+        pool = sum(integrals[name] for name in TERM_NAMES)
+        for name in TERM_NAMES:
+            row[f"{name}_frac{suffix}"] = integrals[name] / pool if pool else None
+    row["queued_time_frac"] = queued["queued"] / measured_ns if measured_ns else None
+    row["num_queued_iterations"] = recorder.num_queued_iterations
+    row["num_running_mean"] = totals["num_running"] / time_ns if time_ns else None
+    running_queued = queued["num_running"] / queued["queued"] if queued["queued"] else None
+    row["num_running_mean_queued"] = running_queued
+    row["num_running_max"] = recorder.num_running_max
+    row["num_waiting_mean"] = totals["num_waiting"] / time_ns if time_ns else None
+    row["admission_capacity"] = running_queued
+    row["token_states_frac_batch_sd"] = batch_sd(
+        timeline["token_states"], [sum(cells) for cells in zip(*_terms(timeline), strict=True)]
+    )
+    row["num_running_mean_queued_batch_sd"] = batch_sd(
+        timeline["num_running_queued"], timeline["queued"]
+    )
+    return row
+
+
+def _terms(timeline: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
+    return [timeline[name] for name in TERM_NAMES]
+
+
+def batch_sd(parts: Sequence[int], weights: Sequence[int]) -> float | None:
+    """Standard deviation of the means of ten equal stretches of a run: its spread within.
+
+    parts / weights is the mean of a bucket. None with fewer than two stretches that have any.
+    """
+    edges = np.linspace(0, len(parts), NUM_BATCHES + 1).astype(int)
+    means = []
+    for low, high in itertools.pairwise(edges.tolist()):
+        weight = sum(weights[low:high])
+        if weight:
+            means.append(sum(parts[low:high]) / weight)
+    return float(np.std(means, ddof=1)) if len(means) > 1 else None
+
+
+def _num_within(latencies: Mapping[str, Floats], slo: Mapping[str, float]) -> int:
+    within = np.ones(len(latencies["e2e_s"]), np.bool_)
+    for name, limit in slo.items():
+        values = latencies[name]
+        within &= np.isnan(values) | (values <= limit)  # a one-token output has no TPOT
+    return int(within.sum())
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _rate(count: int, seconds: float) -> float | None:
+    return count / seconds if seconds > 0 else None
+
+
+def timeline_table(run: Run) -> pd.DataFrame:
+    """Averages over equal buckets of time, from the first arrival on.
+
+    start_s and width_s are seconds, the six terms slots, num_running and num_waiting sequences,
+    queued_frac the share of the bucket in which a request waited for memory or max_num_seqs.
+    The last bucket ends with the run.
+    """
+    timeline = run.recorder.timeline()
+    starts = timeline.pop("start_ns")
+    widths = timeline.pop("width_ns")
+    widths = [min(w, run.end_ns - s) for s, w in zip(starts, widths, strict=True)]
+    table = {"start_s": np.array(starts) / NS_PER_S, "width_s": np.array(widths) / NS_PER_S}
+    for name in (*TERM_NAMES, "num_running", "num_waiting", "queued"):
+        cells = [value / width for value, width in zip(timeline[name], widths, strict=True)]
+        table["queued_frac" if name == "queued" else name] = np.array(cells)
+    return pd.DataFrame(table)
+
+
+def requests_table(run: Run) -> pd.DataFrame:
+    """One row a request. Times are seconds from the trace's time zero, NaN if they never came."""
+    requests = run.requests
+    status = requests[:, STATUS]
+    table: dict[str, object] = {
+        "request": np.arange(len(requests)),
+        "arrival_s": requests[:, ARRIVAL_NS] / NS_PER_S,
+        "prompt_tokens": requests[:, PROMPT_TOKENS],
+        "output_tokens": requests[:, NUM_GENERATED],
+        "wanted_output_tokens": requests[:, FINAL_TOKENS] - requests[:, PROMPT_TOKENS],
+    }
+    for name, column in (
+        ("first_scheduled_s", FIRST_SCHEDULED_NS),
+        ("first_token_s", FIRST_TOKEN_NS),
+        ("finish_s", FINISH_NS),
+    ):
+        times = requests[:, column]
+        table[name] = np.where(times == NEVER_NS, np.nan, times / NS_PER_S)
+    table["num_preemptions"] = requests[:, NUM_PREEMPTIONS]
+    table["status"] = pd.Categorical(np.array(STATUS_NAMES, object)[status])
+    reasons = np.full(len(requests), "", object)
+    for request, reason in run.scheduler.reasons.items():
+        reasons[request] = reason
+    table["reason"] = pd.Categorical(reasons)
+    return pd.DataFrame(table)
