@@ -1,0 +1,78 @@
+"""What `kvsim list` and `kvsim trace info` show: the plug-in tables and a trace in words."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sim.allocators import ALLOCATORS
+from sim.costs import COST_MODELS
+from sim.hardware import GPUS, MODELS
+from sim.schedulers import SCHEDULERS
+from workloads import ARRIVALS, WORKLOADS
+from workloads.trace import Trace, TraceError
+
+
+def tables() -> dict[str, dict[str, str]]:
+    """Every table an experiment can name entries of: name, and a line about it."""
+    classes: dict[str, Mapping[str, type]] = {
+        "allocators": ALLOCATORS,
+        "schedulers": SCHEDULERS,
+        "costs": COST_MODELS,
+        "workloads": WORKLOADS,
+        "arrivals": ARRIVALS,
+    }
+    listing = {
+        table: {name: _describe(entry) for name, entry in entries.items()}
+        for table, entries in classes.items()
+    }
+    listing["models"] = {name: str(model) for name, model in MODELS.items()}
+    listing["devices"] = {name: str(device) for name, device in GPUS.items()}
+    return listing
+
+
+def _describe(entry: type) -> str:
+    """The first line of a class's docstring, and its parameters with their defaults."""
+    line = (inspect.getdoc(entry) or "").split("\n", maxsplit=1)[0]
+    parameters = [
+        name if p.default is p.empty else f"{name}={p.default}"
+        for name, p in inspect.signature(entry).parameters.items()
+    ]
+    return f"{line} ({', '.join(parameters)})" if parameters else line
+
+
+AZURE_HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens"
+
+
+def read_trace(name: str) -> Trace:
+    """Read a trace file, recognised by its first line and its suffix.
+
+    Raises TraceError if it cannot be read.
+    """
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(AZURE_HEADER) + 3)
+    except OSError as error:
+        raise TraceError(f"{name}: {error.strerror}") from None
+    kind = "azure" if AZURE_HEADER in start else "table"
+    trace: Trace = WORKLOADS[kind](path=name).load(seed=0)  # type: ignore[call-arg]
+    return trace
+
+
+def trace_lines(facts: Mapping[str, Any]) -> list[str]:
+    """A trace's summary as text."""
+    lines = []
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{key} {_text(cell)}" for key, cell in value.items()) or "none"
+        lines.append(f"{name:<16} {_text(value)}")
+    return lines
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

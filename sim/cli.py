@@ -1,0 +1,239 @@
+"""The command line: the only place that prints or exits.
+
+Exit codes: 0 fine; 1 a run stalled or failed, or a figure could not be drawn; 2 the input is
+wrong, said in one sentence an error. Heavy modules are imported by the command that needs them,
+so that --help is instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sim.experiment import Experiment
+
+EXAMPLES = """examples:
+  kvsim run experiments/quickstart.yaml
+  kvsim run experiments/block_size_azure.yaml --set seeds=1 --out /tmp/results -j 2
+  kvsim check my_experiment.yaml
+  kvsim plot results/quickstart
+  kvsim trace info AzureLLMInferenceTrace_conv.csv
+  kvsim list allocators
+  kvsim bench --json
+"""
+
+
+class UserError(Exception):
+    """Something the user can put right: printed as it is, exit code 2."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        code: int = arguments.command(arguments)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; finished runs are kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has seen enough
+        return 0
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="kvsim",
+        description="Where does KV-cache memory go? Replay a trace through paged and contiguous "
+        "allocators and see.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands)
+    _add_check(commands)
+    _add_others(commands)
+    return parser
+
+
+def _add(commands: Any, name: str, text: str, command: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_experiment(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="an experiment (YAML)")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="A.B=C",
+        action="append",
+        default=[],
+        help="override a key of the file; may be repeated",
+    )
+
+
+def _add_run(commands: Any) -> None:
+    run = _add(commands, "run", "run an experiment and write its tables and figures", run_command)
+    _add_experiment(run)
+    run.add_argument(
+        "--out", metavar="DIR", default="results", help="write to DIR/<experiment> (results)"
+    )
+    run.add_argument("-j", dest="jobs", metavar="N", type=int, default=1, help="runs at a time (1)")
+    run.add_argument("--force", action="store_true", help="run again what is done")
+    run.add_argument(
+        "--check", action="store_true", help="verify every allocator operation (slow)"
+    )
+    run.add_argument(
+        "--single-step", action="store_true", help="one event an iteration; same results, slower"
+    )
+    run.add_argument("--json", action="store_true", help="print the summary rows as one object")
+
+
+def _add_check(commands: Any) -> None:
+    check = _add(commands, "check", "validate an experiment; say what would run", check_command)
+    _add_experiment(check)
+
+
+def _add_others(commands: Any) -> None:
+    listing = _add(commands, "list", "list what an experiment can name", list_command)
+    listing.add_argument("table", nargs="?", metavar="TABLE", help="only this table")
+    plot = _add(commands, "plot", "draw the figures again, from files alone", plot_command)
+    plot.add_argument("folder", metavar="RESULTS", help="for example results/quickstart")
+    plot.add_argument("--figure", action="append", metavar="NAME", help="only this figure")
+    trace = commands.add_parser("trace", help="look at request traces")
+    info = _add(trace.add_subparsers(required=True), "info", "summarize a trace", trace_command)
+    info.add_argument("files", nargs="+", metavar="FILE", help="Azure CSV, CSV, JSONL or Parquet")
+    info.add_argument("--json", action="store_true", help="print one object a file")
+    bench = _add(commands, "bench", "measure the simulator against bare SimPy", bench_command)
+    bench.add_argument("--json", action="store_true", help="print one object")
+    bench.add_argument(
+        "--million", action="store_true", help="also run 1,000,000 requests in one run"
+    )
+
+
+def _load(arguments: argparse.Namespace) -> Experiment:
+    from sim.config import ConfigError
+    from sim.experiment import load_experiment
+    from workloads.trace import TraceError
+
+    try:
+        experiment = load_experiment(arguments.file, arguments.overrides)
+        experiment.runs()
+    except (ConfigError, TraceError) as error:
+        raise UserError(str(error)) from None
+    return experiment
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """kvsim run."""
+    from sim import report
+    from sim.results import ResultsError
+    from sim.runner import RunOptions
+
+    if arguments.jobs < 1:
+        raise UserError(f"-j: must be at least 1, got {arguments.jobs}")
+    experiment = _load(arguments)
+    folder = Path(arguments.out) / experiment.name
+    options = RunOptions(arguments.jobs, arguments.force, arguments.check, arguments.single_step)
+    try:
+        outcome = report.run_and_write(experiment, folder, options)
+    except ResultsError as error:
+        raise UserError(str(error)) from None
+    if arguments.json:
+        rows = {"experiment": experiment.name, "runs": outcome.rows}
+        print(json.dumps(rows, allow_nan=False, ensure_ascii=False))
+    else:
+        report.print_outcome(experiment, outcome)
+    for problem in outcome.problems:
+        print(problem, file=sys.stderr)
+    return 1 if outcome.problems else 0
+
+
+def check_command(arguments: argparse.Namespace) -> int:
+    """kvsim check."""
+    experiment = _load(arguments)
+    specs = experiment.runs()
+    print(f"{experiment.name}: {len(specs)} runs")
+    for line in experiment.budget_lines():
+        print(f"  {line}")
+    for spec in specs:
+        print(f"  {spec.run_id}")
+    return 0
+
+
+def list_command(arguments: argparse.Namespace) -> int:
+    """kvsim list."""
+    from sim import catalog
+
+    tables = catalog.tables()
+    if arguments.table is not None and arguments.table not in tables:
+        raise UserError(f"list: unknown table {arguments.table!r}; accepted: {', '.join(tables)}")
+    for name, entries in tables.items():
+        if arguments.table in {None, name}:
+            print(name)
+            for entry, text in entries.items():
+                print(f"  {entry:<16} {text}")
+    return 0
+
+
+def plot_command(arguments: argparse.Namespace) -> int:
+    """kvsim plot."""
+    from sim import report
+    from sim.results import ResultsError
+
+    try:
+        paths, problems = report.draw_again(Path(arguments.folder), arguments.figure)
+    except (ResultsError, ValueError) as error:
+        raise UserError(str(error)) from None
+    for path in paths:
+        print(path)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def trace_command(arguments: argparse.Namespace) -> int:
+    """kvsim trace info."""
+    from sim import catalog
+    from workloads.summary import summarize
+    from workloads.trace import TraceError
+
+    for name in arguments.files:
+        try:
+            facts = summarize(catalog.read_trace(name))
+        except TraceError as error:
+            raise UserError(str(error)) from None
+        if arguments.json:
+            print(json.dumps(facts, allow_nan=False, ensure_ascii=False))
+        else:
+            for line in catalog.trace_lines(facts):
+                print(line)
+    return 0
+
+
+def bench_command(arguments: argparse.Namespace) -> int:
+    """kvsim bench."""
+    from sim import bench
+
+    facts = bench.measure(arguments.million)
+    if arguments.json:
+        print(json.dumps(facts, allow_nan=False))
+    else:
+        for name, value in facts.items():
+            print(f"{name:<32} {value:,.3f}" if isinstance(value, float) else f"{name:<32} {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""What `kvsim run` and `kvsim plot` do around the runs: summary, figures, and the table shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sim import figures, results
+from sim.experiment import Experiment
+from sim.runner import RunOptions, run_experiment
+
+MAX_ROWS_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished experiment has to show: rows, files, and what went wrong, in sentences."""
+
+    rows: list[dict[str, Any]]
+    files: list[Path]
+    problems: list[str]
+
+
+def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> Outcome:
+    """Execute an experiment's runs and write all of its files below folder.
+
+    Results are written before the first figure is drawn. Raises ResultsError if they cannot be.
+    """
+    specs = experiment.runs()
+    with _progress() as progress:
+        task = progress.add_task(experiment.name, total=len(specs))
+        rows = run_experiment(
+            experiment, folder, options, lambda done: progress.update(task, completed=done)
+        )
+    results.write_table(folder / "summary.csv", pd.DataFrame(rows))
+    facts = {
+        "name": experiment.name,
+        "description": experiment.description,
+        "figures": list(experiment.figures),
+        "runs": [spec.run_id for spec in specs],
+        "cost_source": experiment.cost_source,
+        "config": experiment.config,
+    }
+    results.write_json(folder / "experiment.json", facts)
+    problems = [
+        f"{row['run']}: {row['status']}: {row['reason']}"
+        for row in rows
+        if row["status"] != "finished"
+    ]
+    paths, undrawn = draw_again(folder, list(experiment.figures))
+    return Outcome(rows, [folder / "summary.csv", *paths], problems + undrawn)
+
+
+def _progress() -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(file=sys.stderr), transient=True)
+
+
+def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
+    """Read what figures are drawn from, and the names of the experiment's figures.
+
+    Raises ResultsError if the folder holds no finished experiment.
+    """
+    path = folder / "experiment.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise results.ResultsError(
+            f"{path}: {error.strerror}; accepted: a folder that kvsim run has written"
+        ) from None
+    tables: dict[str, dict[str, pd.DataFrame]] = {"timeline": {}, "requests": {}, "blocks": {}}
+    for run in facts["runs"]:
+        for name, by_run in tables.items():
+            file = folder / "runs" / run / f"{name}.parquet"
+            if file.exists():
+                by_run[run] = results.read_table(file)
+    read = figures.Results(
+        name=facts["name"],
+        summary=results.read_table(folder / "summary.csv"),
+        timelines=tables["timeline"],
+        requests=tables["requests"],
+        blocks=tables["blocks"],
+        cost_source=facts["cost_source"],
+    )
+    return read, list(facts["figures"])
+
+
+def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], list[str]]:
+    """Draw figures from files alone; return their paths, and a sentence for each that failed.
+
+    names None: the figures of the experiment. Raises ValueError for an unknown name.
+    """
+    if names is not None and not names:
+        return [], []
+    read, own = read_results(folder)
+    paths: list[Path] = []
+    problems: list[str] = []
+    for name in own if names is None else names:
+        try:
+            paths += figures.draw(name, read, folder / "figures")
+        except figures.FigureError as error:
+            problems.append(f"figure {name}: {error}")
+    return paths, problems
+
+
+def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
+    """The budget, a table of the runs and the files, on stdout."""
+    for line in experiment.budget_lines():
+        print(line)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("run", overflow="fold")
+    for name in ("token %", "reserv. %", "intern. %", "extern. %", "free %"):
+        table.add_column(name, justify="right")
+    for name in ("running", "finished", "preempt.", "TTFT p50 s", "TPOT p50 s", "req/s"):
+        table.add_column(name, justify="right")
+    for row in outcome.rows[:MAX_ROWS_SHOWN]:
+        table.add_row(*_cells(row))
+    Console(width=max(120, Console().width)).print(table)
+    if len(outcome.rows) > MAX_ROWS_SHOWN:
+        print(f"… and {len(outcome.rows) - MAX_ROWS_SHOWN} more runs, in summary.csv")
+    for path in outcome.files:
+        print(path)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    terms = ("token_states", "reserved", "internal", "external", "free")
+    cells = [str(row["run"])]
+    cells += [_number(row[f"{term}_frac"], 100, 1) for term in terms]
+    cells.append(_number(row["num_running_mean"], 1, 1))
+    cells.append(f"{row['num_finished']}/{row['num_requests']}")
+    cells.append(str(row["num_preemptions"]))
+    cells += [_number(row[name], 1, 3) for name in ("ttft_s_p50", "tpot_s_p50")]
+    return [*cells, _number(row["throughput_req_s"], 1, 2)]
+
+
+def _number(value: float | None, factor: float, digits: int) -> str:
+    return "-" if value is None else f"{value * factor:,.{digits}f}"

@@ -1,0 +1,114 @@
+"""Results on disk: one folder an experiment, one folder a run, written whole or not at all.
+
+    <root>/<experiment>/summary.csv               one row a run
+                       /experiment.json           the resolved experiment
+                       /figures/…                 PNG, SVG, and the plotted points as CSV
+                       /runs/<run>/summary.json   this run's row
+                                  /requests.parquet, timeline.parquet, blocks.parquet
+                                  /manifest.json  key, versions, wall time, hashes of the others
+
+A run is done if its manifest has the key that is asked for and every file it lists is there with
+its hash. All files but the manifest are the same bytes whenever the same run is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+
+
+class ResultsError(Exception):
+    """Results that cannot be written or read: one sentence."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside path that takes its place when the block ends without an error.
+
+    Raises ResultsError if the folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be written: {error.strerror}") from error
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically. NaN is not JSON: a missing value is null."""
+    with replacing(path) as temporary:
+        text = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a Parquet or CSV file atomically; which one, the suffix says."""
+    with replacing(path) as temporary:
+        if path.suffix == ".parquet":
+            table.to_parquet(temporary, index=False)
+        else:
+            table.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Close a run's folder: from now on the run counts as done."""
+    files = {
+        path.name: file_digest(path)
+        for path in sorted(folder.iterdir())
+        if path.name != MANIFEST and not path.name.startswith(".")
+    }
+    write_json(folder / MANIFEST, {"schema": SCHEMA, **facts, "files": files})
+
+
+def finished_row(folder: Path, key: str) -> dict[str, Any] | None:
+    """The summary row of a run that is done under this key; None if it must be run."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["schema"] != SCHEMA or manifest["key"] != key:
+            return None
+        for name, digest in manifest["files"].items():
+            if file_digest(folder / name) != digest:
+                return None
+        row = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a table that write_table wrote. Raises ResultsError if it cannot be read."""
+    try:
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        return pd.read_csv(path)
+    except FileNotFoundError:
+        raise ResultsError(f"{path}: no such file; run the experiment first") from None
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,134 @@
+"""From an experiment to files: executes its runs, on several cores, and reuses those done."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from sim import metrics, results
+from sim.blocklog import MAX_SLOTS, BlockLog
+from sim.engine import Options, Run, simulate
+from sim.experiment import Experiment, RunSpec
+from sim.jit import source_digest
+from sim.testing import CheckedAllocator
+
+PACKAGES = ("simpy", "numpy", "numba", "pandas", "pyarrow")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How runs are executed. None of it changes a result."""
+
+    jobs: int = 1
+    force: bool = False
+    check: bool = False
+    single_step: bool = False
+
+
+def code_digest() -> str:
+    """A hash of the code that results depend on: sim and workloads."""
+    root = Path(__file__).parent
+    return source_digest(root, root.parent / "workloads")
+
+
+def run_experiment(
+    experiment: Experiment,
+    folder: Path,
+    options: RunOptions,
+    on_done: Callable[[int], None] = lambda done: None,
+) -> list[dict[str, Any]]:
+    """Execute the runs that are not done yet; return the summary rows of all, in order.
+
+    on_done is told how many have ended. Files appear below folder as they are ready.
+    """
+    code = code_digest()
+    specs = experiment.runs()
+    parallel = joblib.Parallel(n_jobs=options.jobs, return_as="generator")
+    tasks = (joblib.delayed(execute)(spec, folder, code, options) for spec in specs)
+    rows = []
+    for row in parallel(tasks):
+        rows.append(row)
+        on_done(len(rows))
+    return rows
+
+
+def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str, Any]:
+    """Make one run, or find it done; return its summary row."""
+    trace, requests, memory, allocator, scheduler, cost = spec.build()
+    key = spec.key(code, trace.digest())
+    folder = root / "runs" / spec.run_id
+    if not options.force and not options.check:
+        row = results.finished_row(folder, key)
+        if row is not None:
+            return row
+    log = BlockLog() if memory.num_slots <= MAX_SLOTS and spec.records_blocks else None
+    if options.check:
+        allocator = CheckedAllocator(allocator)
+    started = time.perf_counter()
+    run = simulate(
+        requests, memory, allocator, scheduler, cost, Options(options.single_step, log)
+    )
+    wall_s = time.perf_counter() - started
+    row = {**spec.cells, **metrics.summarize(run, spec.slo)}
+    _write(folder, run, row, log)
+    facts = {
+        "key": key,
+        "run": spec.run_id,
+        "config": spec.config,
+        "trace": {"source": trace.source, "digest": trace.digest(), "notes": dict(trace.notes)},
+        "cost_source": f"{cost.kind}: {cost.source}",
+        "wall_s": wall_s,
+        "requests_per_s": len(requests) / wall_s,
+        **environment(),
+    }
+    results.write_manifest(folder, facts)
+    return row
+
+
+def _write(folder: Path, run: Run, row: dict[str, Any], log: BlockLog | None) -> None:
+    (folder / results.MANIFEST).unlink(missing_ok=True)  # the old run ends here
+    results.write_table(folder / "requests.parquet", metrics.requests_table(run))
+    results.write_table(folder / "timeline.parquet", metrics.timeline_table(run))
+    if log is not None:
+        results.write_table(folder / "blocks.parquet", log.table())
+    results.write_json(folder / "summary.json", row)
+
+
+def environment() -> dict[str, Any]:
+    """What a run was made with: versions, commit, machine."""
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {
+        "python": sys.version.split()[0],
+        "machine": f"{platform.system()} {platform.machine()}",
+        "versions": versions,
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """The checkout's commit, with + if it has changes; None outside of a checkout."""
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        head = _git(root, ["rev-parse", "HEAD"])
+        changes = _git(root, ["status", "--porcelain", "--", "sim", "workloads"])
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + ("+" if changes else "")
+
+
+def _git(root: Path, arguments: Sequence[str]) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()
