@@ -66,9 +66,10 @@ def trace_lines(facts: Mapping[str, Any]) -> list[str]:
     """A trace's summary as text."""
     lines = []
     for name, value in facts.items():
+        text = _text(value)
         if isinstance(value, Mapping):
-            value = ", ".join(f"{key} {_text(cell)}" for key, cell in value.items()) or "none"
-        lines.append(f"{name:<16} {_text(value)}")
+            text = ", ".join(f"{key} {_text(cell)}" for key, cell in value.items()) or "none"
+        lines.append(f"{name:<16} {text}")
     return lines
 
 

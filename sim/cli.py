@@ -91,9 +91,7 @@ def _add_run(commands: Any) -> None:
     )
     run.add_argument("-j", dest="jobs", metavar="N", type=int, default=1, help="runs at a time (1)")
     run.add_argument("--force", action="store_true", help="run again what is done")
-    run.add_argument(
-        "--check", action="store_true", help="verify every allocator operation (slow)"
-    )
+    run.add_argument("--check", action="store_true", help="verify every allocator operation (slow)")
     run.add_argument(
         "--single-step", action="store_true", help="one event an iteration; same results, slower"
     )

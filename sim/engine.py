@@ -21,7 +21,7 @@ from sim.allocators.base import Allocator
 from sim.costs.base import CostModel
 from sim.recorder import MAX_STRETCH, Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
-from sim.sequence import ARRIVAL_NS, IntArray, SequenceTable
+from sim.sequence import ARRIVAL_NS, FIRST_FINISH, IntArray, SequenceTable
 
 FOREVER_NS = 1 << 62
 
@@ -74,22 +74,22 @@ class Replica:
         self.scheduler = scheduler
         self.allocator = scheduler.allocator
         self.cost = cost
-        self.recorder = Recorder(arrivals.next_ns)
+        self.recorder = Recorder(int(env.now))
         self.single_step = False
         self.observe: Observer | None = None
+        self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
+        self._rows = scheduler.running[:0]  # that run in the planned iterations
         self._is_refused = scheduler.never_fits(scheduler.requests)
 
     def run(self) -> Generator[simpy.Event, None, None]:
         """The SimPy process: iterate until nothing is left that could change anything."""
-        env, arrivals, scheduler = self.env, self.arrivals, self.scheduler
+        env, arrivals = self.env, self.arrivals
         while True:
             now = int(env.now)
             while arrivals.next_ns <= now:
                 self._arrive(now)
-            if scheduler.schedule(now):
-                if self.observe is not None:
-                    self.observe(now, scheduler)
-                count = self._plan(now)
+            count = self._sleep(now) or self._iterate(now)
+            if count:
                 yield env.timeout(self.recorder.boundaries.item(count) - now)
                 self._commit(count)
             elif arrivals.next_ns < FOREVER_NS:
@@ -107,58 +107,86 @@ class Replica:
         else:
             self.scheduler.add(request)
 
-    def _plan(self, now_ns: int) -> int:
-        """Time the iteration just scheduled and those that can be slept over; return how many."""
+    def _sleep(self, now_ns: int) -> int:
+        """Plan iterations that need no schedule(), because nobody waits; return how many."""
+        scheduler = self.scheduler
+        if self.single_step or not scheduler.is_steady:
+            return 0
+        self.recorder.boundaries[0] = now_ns
+        self._num_scheduled = 0
+        return self._plan(scheduler.batch.item(FIRST_FINISH), self.arrivals.next_ns)
+
+    def _iterate(self, now_ns: int) -> int:
+        """Schedule an iteration and plan those that would be decided alike; return how many."""
         scheduler, recorder = self.scheduler, self.recorder
-        recorder.log[0] = self.allocator.terms
+        if not scheduler.schedule(now_ns):
+            return 0
+        if self.observe is not None:
+            self.observe(now_ns, scheduler)
         recorder.boundaries[0] = now_ns
-        ahead = 0 if self.single_step else min(scheduler.max_sleep(), MAX_STRETCH - 1)
+        recorder.log[0] = self.allocator.terms
+        self._num_scheduled = 1
+        if self.single_step:
+            return self._plan(1, FOREVER_NS)
         wakes = scheduler.num_waiting == 0 or scheduler.reorders_queue
         until_ns = self.arrivals.next_ns if wakes else FOREVER_NS
-        count = self.cost.plan(scheduler.batch, recorder.boundaries, 1 + ahead, until_ns)
-        if count > 1:
-            rows = scheduler.running[: scheduler.num_running]
-            count = 1 + self.allocator.can_append(rows, count - 1)
+        return self._plan(1 + scheduler.max_sleep(), until_ns)
+
+    def _plan(self, limit: int, until_ns: int) -> int:
+        """Time at most limit iterations, up to the one in which until_ns comes; return how many.
+
+        Those beyond _num_scheduled have no memory yet: the plan ends before it would run out.
+        """
+        scheduler, scheduled = self.scheduler, self._num_scheduled
+        limit = min(limit, MAX_STRETCH)
+        count = self.cost.plan(scheduler.batch, self.recorder.boundaries, limit, until_ns)
+        if count > scheduled:
+            self._rows = scheduler.running[: scheduler.num_running]
+            count = scheduled + self.allocator.can_append(self._rows, count - scheduled)
         return count
 
     def _commit(self, count: int) -> None:
         """The planned iterations have passed: write their tokens, record them, end them."""
         scheduler, recorder = self.scheduler, self.recorder
-        num_running = scheduler.num_running
-        is_queued = scheduler.num_waiting > 0 and scheduler.blocked != TOKEN_BUDGET
+        num_running, num_waiting = scheduler.num_running, scheduler.num_waiting
+        scheduled = self._num_scheduled
+        if count > scheduled:
+            log = recorder.log[scheduled:count]
+            self.allocator.append_ahead(self._rows, count - scheduled, log)
+        if num_waiting:
+            self._record_queued(count)
+        else:
+            recorder.iterations(count, num_running, 0, False, False)
+        scheduler.complete(recorder.boundaries, count)
+        if not recorder.is_measuring:
+            recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))
+
+    def _record_queued(self, count: int) -> None:
+        """Record iterations during which requests wait; more of them may have joined."""
+        scheduler, recorder, arrivals = self.scheduler, self.recorder, self.arrivals
+        num_waiting = scheduler.num_waiting
         is_fragmented = False
         if scheduler.blocked == MEMORY:
-            recorder.memory_full(num_running)
+            start_ns = recorder.boundaries.item(0)
+            recorder.memory_full(scheduler.num_running, scheduler.num_finished, start_ns)
             row = scheduler.head_row
             is_fragmented = row is not None and self.allocator.fragmented_for(row)
-        if count > 1:
-            rows = scheduler.running[:num_running]
-            self.allocator.append_ahead(rows, count - 1, recorder.log[1:count])
-            self._queue_while_asleep(count)
-        else:
-            recorder.waiting[0] = scheduler.num_waiting
-        recorder.iterations(count, num_running, is_queued, is_fragmented)
-        scheduler.complete(recorder.boundaries, count)
-        recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))
-
-    def _queue_while_asleep(self, count: int) -> None:
-        """Arrivals that joined the queue at boundaries inside a sleep, and the queue's length."""
-        recorder, arrivals, scheduler = self.recorder, self.arrivals, self.scheduler
         starts = recorder.boundaries[:count]
-        waiting = recorder.waiting[:count]
-        waiting.fill(scheduler.num_waiting)
+        joined = recorder.joined[:count]
         last_start = starts.item(count - 1)
         while arrivals.next_ns <= last_start:
             i = int(np.searchsorted(starts, arrivals.next_ns))
             self._arrive(starts.item(i))
-            waiting[i:] = scheduler.num_waiting
+            joined[i:] = scheduler.num_waiting - num_waiting
+        is_queued = scheduler.blocked != TOKEN_BUDGET
+        recorder.iterations(count, scheduler.num_running, num_waiting, is_queued, is_fragmented)
+        joined.fill(0)
 
     def _record_idle(self, since_ns: int) -> None:
         recorder = self.recorder
         recorder.boundaries[:2] = (since_ns, self.env.now)
         recorder.log[0] = self.allocator.terms
-        recorder.waiting[0] = self.scheduler.num_waiting
-        recorder.idle()
+        recorder.idle(self.scheduler.num_waiting)
 
 
 @dataclass(frozen=True)
@@ -194,7 +222,7 @@ def simulate(
     allocator.bind(memory.num_slots, sequences, memory.max_model_len)
     scheduler.bind(requests, sequences, allocator)
     arrivals = Arrivals(requests)
-    start_ns = arrivals.next_ns
+    start_ns = arrivals.next_ns if len(requests) else 0
     env = simpy.Environment(initial_time=start_ns)
     replica = Replica(env, arrivals, scheduler, cost)
     replica.single_step = options.single_step or options.observe is not None

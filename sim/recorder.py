@@ -36,15 +36,14 @@ MAX_STRETCH = 1024  # iterations recorded at once
 class Recorder:
     """Integrates a run in bounded memory: buckets of time double in width as the run grows.
 
-    The caller fills boundaries, log and waiting, then calls `iterations` or `idle`: iteration i
-    lasts from boundaries[i] to boundaries[i + 1], log[i] holds the six terms during it, and
-    waiting[i] the length of the queue.
+    The caller fills boundaries and log, then calls `iterations` or `idle`: iteration i lasts
+    from boundaries[i] to boundaries[i + 1], and log[i] holds the six terms during it.
     """
 
     def __init__(self, origin_ns: int) -> None:
         self.boundaries: IntArray = np.zeros(MAX_STRETCH + 1, np.int64)
         self.log: IntArray = np.zeros((MAX_STRETCH, NUM_TERMS), np.int64)
-        self.waiting: IntArray = np.zeros(MAX_STRETCH, np.int64)
+        self.joined: IntArray = np.zeros(MAX_STRETCH, np.int64)
         self.num_iterations = 0
         self.num_queued_iterations = 0
         self.num_running_max = 0
@@ -52,57 +51,53 @@ class Recorder:
         self._origin_ns = origin_ns
         self._sums: IntArray = np.zeros((NUM_BUCKETS + 2, NUM_COLUMNS, 2), np.int64)
         self._sums[STATE, :3, 0] = (origin_ns, FIRST_WIDTH_NS, 0)
-        self._measuring = True
+        self.is_measuring = True
         self._was_full = False
         self._finishes_to_warm_up = 0
 
-    def memory_full(self, num_running: int) -> None:
+    def memory_full(self, num_running: int, num_finished: int, now_ns: int) -> None:
         """A request was refused for lack of memory: the first time starts the warm-up.
 
         Queued averages leave out all before as many requests have finished as are running now.
         """
         if not self._was_full:
             self._was_full = True
-            self._measuring = False
+            self.is_measuring = False
             self._finishes_to_warm_up = num_running
             self._sums[MEASURED] = 0
             self.num_queued_iterations = 0
+            self.finished(num_finished, now_ns)
 
     def finished(self, num_finished: int, now_ns: int) -> None:
-        """num_finished requests have finished by now."""
-        if not self._measuring and num_finished >= self._finishes_to_warm_up:
-            self._measuring = True
+        """num_finished requests have finished by now: the warm-up may be over."""
+        if num_finished >= self._finishes_to_warm_up:
+            self.is_measuring = True
             self.measured_from_ns = now_ns
 
-    def iterations(self, count: int, num_running: int, queued: bool, fragmented: bool) -> None:
-        """Record iterations that are alike but for time, slots and queue length.
+    def iterations(
+        self, count: int, num_running: int, num_waiting: int, queued: bool, fragmented: bool
+    ) -> None:
+        """Record iterations that are alike but for time and slots.
 
-        fragmented: the free slots are of no use to the refused head and count as external.
+        num_waiting is the queue's length in the first of them, and joined[i] how many more
+        wait in iteration i. fragmented: the free slots are of no use to the refused head and
+        count as external.
         """
         self.num_iterations += count
-        self.num_running_max = max(self.num_running_max, num_running)
+        if num_running > self.num_running_max:  # noqa: PLR1730 - a call costs more
+            self.num_running_max = num_running
         flags = IS_FRAGMENTED if fragmented else 0
         if queued:
             flags |= IS_QUEUED
-            if self._measuring:
+            if self.is_measuring:
                 flags |= IS_MEASURED
                 self.num_queued_iterations += count
-        self._record(count, num_running, flags)
+        cells = self._sums, self.boundaries, self.log, self.joined
+        record(*cells, count, num_running, num_waiting, flags)
 
-    def idle(self) -> None:
+    def idle(self, num_waiting: int) -> None:
         """Record one stretch of time in which nothing runs; it is no iteration."""
-        self._record(1, 0, 0)
-
-    def _record(self, count: int, num_running: int, flags: int) -> None:
-        record(
-            self._sums,
-            self.boundaries,
-            self.log,
-            self.waiting,
-            count,
-            num_running,
-            flags,
-        )
+        record(self._sums, self.boundaries, self.log, self.joined, 1, 0, num_waiting, 0)
 
     def timeline(self) -> dict[str, list[int]]:
         """Exact integrals by bucket: start_ns, width_ns, and value x ns of every column."""
@@ -169,9 +164,10 @@ def record(
     sums: IntArray,
     boundaries: IntArray,
     log: IntArray,
-    waiting: IntArray,
+    joined: IntArray,
     count: int,
     num_running: int,
+    num_waiting: int,
     flags: int,
 ) -> None:
     """Integrate `count` iterations into the buckets they overlap, and into the measured sums."""
@@ -181,11 +177,11 @@ def record(
         if flags & IS_FRAGMENTED:
             terms[EXTERNAL] += terms[FREE]
             terms[FREE] = 0
-        others = (num_running, waiting[i], 1 if flags & IS_QUEUED else 0)
+        here = (num_running, num_waiting + joined[i], 1 if flags & IS_QUEUED else 0)
         start = boundaries[i] - origin
         end = boundaries[i + 1] - origin
         if flags & IS_MEASURED:
-            add(sums[MEASURED], terms, others, end - start)
+            add(sums[MEASURED], terms, here, end - start)
         while start < end:
             width = sums[STATE, WIDTH_NS, 0]
             bucket = start // width
@@ -193,6 +189,6 @@ def record(
                 halve(sums)
                 continue
             stop = min(end, (bucket + 1) * width)
-            add(sums[bucket], terms, others, stop - start)
+            add(sums[bucket], terms, here, stop - start)
             sums[STATE, USED, 0] = max(sums[STATE, USED, 0], bucket + 1)
             start = stop

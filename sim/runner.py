@@ -74,9 +74,7 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
     if options.check:
         allocator = CheckedAllocator(allocator)
     started = time.perf_counter()
-    run = simulate(
-        requests, memory, allocator, scheduler, cost, Options(options.single_step, log)
-    )
+    run = simulate(requests, memory, allocator, scheduler, cost, Options(options.single_step, log))
     wall_s = time.perf_counter() - started
     row = {**spec.cells, **metrics.summarize(run, spec.slo)}
     _write(folder, run, row, log)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sim.allocators.base import NUM_TERMS, RESERVED, TOKEN_STATES, resize_row
 from sim.jit import compiled
-from sim.sequence import NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray
+from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray
 
 BlockIds = NDArray[np.int32]
 
@@ -73,10 +73,20 @@ def append(
     counts: IntArray,
 ) -> int:
     """Write counts[i] tokens for rows[i] in order; return how many rows got their blocks."""
+    served = len(rows)
+    within = 0  # tokens written into slots that were reserved for them
     for i in range(len(rows)):
-        if not write(pool, sequences, table, free_blocks, rows[i], counts[i]):
-            return i
-    return len(rows)
+        row = rows[i]
+        written = sequences[row, NUM_COMPUTED] + counts[i]
+        if written <= sequences[row, NUM_SLOTS] and written < sequences[row, FINAL_TOKENS]:
+            sequences[row, NUM_COMPUTED] = written
+            within += counts[i]
+        elif not write(pool, sequences, table, free_blocks, row, counts[i]):
+            served = i
+            break
+    pool[TOKEN_STATES] += within
+    pool[RESERVED] -= within
+    return served
 
 
 @compiled

@@ -129,6 +129,8 @@ class Paged(Allocator):
     def block_table(self, row: int) -> IntArray:
         """Ids of the row's blocks in logical order."""
         held = self.sequences.rows.item(row, NUM_SLOTS) // self.block_size
+        if held == 0:
+            return np.empty(0, np.int64)  # a new row may lie beyond the tables
         return self._table[row, :held].astype(np.int64)
 
     def held_ranges(self, row: int) -> IntArray:

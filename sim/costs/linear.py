@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.costs.base import CostModel, to_ns
 from sim.jit import compiled
-from sim.sequence import KV_TOKENS, NUM_SEQS, PREFILL_TOKENS, IntArray, next_decode
+from sim.sequence import KV_TOKENS, NUM_SEQS, PREFILL_TOKENS, IntArray
 
 FloatArray = NDArray[np.float64]
 
@@ -51,7 +51,8 @@ class Linear(CostModel):
         self._coefficients = np.array(list(values.values()))
 
     def iteration_s(self, batch: IntArray) -> float:
-        return linear_s(batch, self._coefficients)
+        cells = batch[NUM_SEQS], batch[KV_TOKENS], batch[PREFILL_TOKENS]
+        return linear_s(self._coefficients, *cells)
 
     def plan(
         self, batch: IntArray, boundaries: IntArray, num_iterations: int, until_ns: int
@@ -73,13 +74,13 @@ class Constant(Linear):
 
 
 @compiled
-def linear_s(batch: IntArray, coefficients: FloatArray) -> float:
+def linear_s(coefficients: FloatArray, num_seqs: int, kv_tokens: int, prefill_tokens: int) -> float:
     """Seconds of one iteration."""
     seconds: float = (
         coefficients[0]
-        + coefficients[1] * batch[NUM_SEQS]
-        + coefficients[2] * batch[KV_TOKENS]
-        + coefficients[3] * batch[PREFILL_TOKENS]
+        + coefficients[1] * num_seqs
+        + coefficients[2] * kv_tokens
+        + coefficients[3] * prefill_tokens
     )
     return seconds
 
@@ -93,10 +94,15 @@ def linear_plan(
     until_ns: int,
 ) -> int:
     """CostModel.plan for linear_s."""
+    num_seqs = batch[NUM_SEQS]
+    kv_tokens = batch[KV_TOKENS]
+    prefill_tokens = batch[PREFILL_TOKENS]
+    end = boundaries[0]
     for i in range(num_iterations):
-        if i > 0:
-            next_decode(batch)
-        boundaries[i + 1] = boundaries[i] + to_ns(linear_s(batch, coefficients))
-        if boundaries[i + 1] >= until_ns:
+        end += to_ns(linear_s(coefficients, num_seqs, kv_tokens, prefill_tokens))
+        boundaries[i + 1] = end
+        if end >= until_ns:
             return i + 1
+        kv_tokens += num_seqs
+        prefill_tokens = 0
     return num_iterations

@@ -93,6 +93,14 @@ class Scheduler(ABC):
         self.sequences.close(row)
         return reason
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether schedule() would only let every running sequence decode, memory permitting.
+
+        Then nobody waits and batch describes the iteration already.
+        """
+        return False
+
     def max_sleep(self) -> int:
         """After schedule(): how many more iterations would be decided just like this one.
 

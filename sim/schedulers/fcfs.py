@@ -75,14 +75,15 @@ class Fcfs(Scheduler):
         super().bind(requests, sequences, allocator)
         self._budget = self.max_num_batched_tokens or UNLIMITED
         self._waiting: deque[int] = deque()  # request ids
-        self._rows: dict[int, int] = {}  # rows of waiting requests: preempted ones, and the head
+        self._rows: dict[int, int] = {}  # rows of waiting requests that have run before
+        self._head: int | None = None  # the row of the first waiting request, once it has one
         self._has_preempted = False
         self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._one_row: IntArray = np.zeros(1, np.int64)
 
     @property
     def head_row(self) -> int | None:
-        return self._rows[self._waiting[0]] if self.blocked == MEMORY and self._waiting else None
+        return self._open_head() if self.blocked == MEMORY and self._waiting else None
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         refused = super().never_fits(requests)
@@ -159,30 +160,32 @@ class Fcfs(Scheduler):
         request = self.sequences.rows.item(row, REQUEST)
         self.requests[request, NUM_PREEMPTIONS] += 1
         self.num_preemptions += 1
-        self._release_head_row()
+        self._put_back_head()
         self._waiting.appendleft(request)
         self.num_waiting += 1
-        self._rows[request] = row
+        self._head = row
         return self.num_running
 
-    def _release_head_row(self) -> None:
-        """The head is about to stand second: give its row back unless it carries tokens."""
-        if not self._waiting:
+    def _put_back_head(self) -> None:
+        """The head is about to stand second: keep its row only if it carries generated tokens."""
+        row, self._head = self._head, None
+        if row is None:
             return
-        request = self._waiting[0]
-        row = self._rows.get(request)
         sequences = self.sequences.rows
-        if row is not None and sequences.item(row, NUM_TOKENS) == sequences.item(
-            row, PROMPT_TOKENS
-        ):
+        if sequences.item(row, NUM_TOKENS) == sequences.item(row, PROMPT_TOKENS):
             self.sequences.close(row)
-            del self._rows[request]
+        else:
+            self._rows[sequences.item(row, REQUEST)] = row
 
     def _open_head(self) -> int:
-        request = self._waiting[0]
-        row = self._rows.get(request)
+        """The row of the first waiting request."""
+        row = self._head
         if row is None:
-            row = self._rows[request] = self.sequences.open(self.requests, request)
+            request = self._waiting[0]
+            row = self._rows.pop(request, None) if self._rows else None
+            if row is None:
+                row = self.sequences.open(self.requests, request)
+            self._head = row
         return row
 
     def _admit(self, budget: int, now_ns: int) -> None:
@@ -215,13 +218,20 @@ class Fcfs(Scheduler):
             start_row(self.batch, self.sequences.rows, self.requests, row, num_tokens, now_ns)
 
     def _pop_head(self) -> None:
-        del self._rows[self._waiting.popleft()]
+        self._waiting.popleft()
+        self._head = None
         self.num_waiting -= 1
 
     def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
         """End a request that has run before and has grown too long to resume."""
         self._pop_head()
         self.fail(row, reason, now_ns)
+
+    @property
+    def is_steady(self) -> bool:
+        if self.num_waiting or self.batch.item(NUM_PENDING):
+            return False
+        return 0 < self.num_running <= self._budget
 
     def max_sleep(self) -> int:
         if self.batch.item(NUM_PENDING) or self._has_preempted:

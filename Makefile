@@ -1,0 +1,37 @@
+# The developer interface. Each target installs what it needs into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: quickstart test lint bench clean
+
+quickstart: .venv/installed
+	$(BIN)/kvsim run experiments/quickstart.yaml
+
+test: .venv/installed-dev
+	$(BIN)/python -m ruff check sim workloads tests
+	$(BIN)/python -m ruff format --check sim workloads tests
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest -n auto -q
+
+lint: .venv/installed-dev
+	$(BIN)/python -m ruff check --fix sim workloads tests
+	$(BIN)/python -m ruff format sim workloads tests
+	$(BIN)/python -m mypy
+
+bench: .venv/installed
+	$(BIN)/kvsim bench
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q -e .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,164 @@
+"""Every registered cost model keeps the cost contract: whole nanoseconds, monotone, plannable."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.costs import COST_MODELS, CostModel
+from sim.costs.base import to_ns
+from sim.costs.linear import Constant, Linear
+from sim.engine import FOREVER_NS
+from sim.sequence import (
+    DECODE_KV_TOKENS,
+    KV_TOKENS,
+    NUM_DECODE_SEQS,
+    NUM_SEQS,
+    PREFILL_TOKENS,
+    IntArray,
+    empty_batch,
+    next_decode,
+)
+
+
+class OneByOne(CostModel):
+    """Another model's times through the plan that a plug-in inherits."""
+
+    kind = "one_by_one"
+
+    def __init__(self, inner: CostModel) -> None:
+        self.inner = inner
+
+    def iteration_s(self, batch: IntArray) -> float:
+        return self.inner.iteration_s(batch)
+
+
+MODELS = {
+    **{f"{kind}-default": model for kind, model in COST_MODELS.items()},
+    "constant-zero": lambda: Constant(0.0),
+    "linear-small": lambda: Linear(3e-9, 1.5e-9, 0.25e-9, 0.75e-9),
+    "plain": lambda: OneByOne(Linear()),
+}
+
+every_model = pytest.mark.parametrize("name", sorted(MODELS))
+
+
+def batch_of(num_seqs: int, kv_tokens: int, prefill_tokens: int = 0) -> IntArray:
+    """num_seqs sequences; they all decode unless there is something to prefill."""
+    batch = empty_batch()
+    batch[[NUM_SEQS, KV_TOKENS, PREFILL_TOKENS]] = (num_seqs, kv_tokens, prefill_tokens)
+    if not prefill_tokens:
+        batch[[NUM_DECODE_SEQS, DECODE_KV_TOKENS]] = (num_seqs, kv_tokens)
+    return batch
+
+
+def single_ns(model: CostModel, batch: IntArray) -> int:
+    boundaries = np.zeros(2, np.int64)
+    assert model.plan(batch.copy(), boundaries, 1, FOREVER_NS) == 1
+    return boundaries.item(1)
+
+
+@every_model
+def test_an_iteration_takes_at_least_a_nanosecond(name: str) -> None:
+    model = MODELS[name]()
+    for batch in (empty_batch() * 0, batch_of(1, 1), batch_of(256, 10**6), batch_of(1, 9, 9)):
+        assert single_ns(model, batch) >= 1
+
+
+@every_model
+@given(num_seqs=st.integers(1, 512), length=st.integers(1, 10**5), more=st.integers(1, 10**4))
+def test_more_kv_tokens_never_take_less_time_at_a_fixed_batch(
+    name: str, num_seqs: int, length: int, more: int
+) -> None:
+    model = MODELS[name]()
+    shorter = model.iteration_s(batch_of(num_seqs, num_seqs * length))
+    assert 0 <= shorter <= model.iteration_s(batch_of(num_seqs, num_seqs * length + more))
+
+
+@every_model
+@given(num_seqs=st.integers(1, 512), length=st.integers(1, 10**5), more=st.integers(1, 100))
+def test_a_larger_batch_never_takes_less_time_at_a_fixed_length(
+    name: str, num_seqs: int, length: int, more: int
+) -> None:
+    model = MODELS[name]()
+    smaller = model.iteration_s(batch_of(num_seqs, num_seqs * length))
+    larger = num_seqs + more
+    assert smaller <= model.iteration_s(batch_of(larger, larger * length))
+
+
+@every_model
+@given(count=st.integers(1, 40), num_seqs=st.integers(1, 64), prefill=st.integers(0, 200))
+def test_a_plan_is_single_plans_one_after_another(
+    name: str, count: int, num_seqs: int, prefill: int
+) -> None:
+    model = MODELS[name]()
+    start = 10**15
+    batch = batch_of(num_seqs, 7 * num_seqs + prefill, prefill)
+    given_batch = batch.copy()
+    boundaries = np.full(count + 1, start, np.int64)
+    assert model.plan(batch, boundaries, count, FOREVER_NS) == count
+    assert batch.tolist() == given_batch.tolist(), "planning changes nothing"
+    expected = [start]
+    for i in range(count):
+        if i > 0:
+            next_decode(batch)
+        expected.append(expected[-1] + single_ns(model, batch))
+    assert boundaries.tolist() == expected
+
+
+@every_model
+def test_a_plan_stops_after_the_iteration_that_ends_at_the_limit_or_later(name: str) -> None:
+    model = MODELS[name]()
+    boundaries = np.zeros(6, np.int64)
+    model.plan(batch_of(3, 300), boundaries, 5, FOREVER_NS)
+    ends = boundaries.tolist()
+    for i in range(1, 5):
+        assert model.plan(batch_of(3, 300), boundaries, 5, ends[i]) == i
+        assert model.plan(batch_of(3, 300), boundaries, 5, ends[i] + 1) == i + 1
+    assert model.plan(batch_of(3, 300), boundaries, 5, 0) == 1, "the first one always runs"
+
+
+@given(st.floats(0, 1e5))
+def test_seconds_are_rounded_once_to_whole_nanoseconds(seconds: float) -> None:
+    assert to_ns(seconds) == max(1, round(seconds * 1e9))
+
+
+def test_half_a_nanosecond_goes_to_the_even_neighbour() -> None:
+    halves = [n + 0.5 for n in range(2, 200)]
+    exact = [half for half in halves if half * 1e-9 * 1e9 == half]
+    assert len(exact) > 50
+    assert [to_ns(half * 1e-9) for half in exact] == [
+        2 * math.floor(half / 2 + 0.5) if half % 2 == 1.5 else math.floor(half) for half in exact
+    ]
+
+
+def test_a_decode_follows_a_prefill_with_one_more_token_a_sequence() -> None:
+    batch = batch_of(3, 30, prefill_tokens=20)
+    next_decode(batch)
+    assert batch[[NUM_SEQS, NUM_DECODE_SEQS, KV_TOKENS]].tolist() == [3, 3, 33]
+    assert batch[[DECODE_KV_TOKENS, PREFILL_TOKENS]].tolist() == [33, 0]
+
+
+@every_model
+def test_every_model_says_where_its_times_come_from(name: str) -> None:
+    assert MODELS[name]().source != ""
+
+
+def test_linear_time_is_the_sum_of_its_four_parts() -> None:
+    batch = batch_of(3, 50, prefill_tokens=7)
+    assert Linear(1.0, 0.5, 0.25, 2.0).iteration_s(batch) == 1 + 1.5 + 12.5 + 14
+
+
+@pytest.mark.parametrize("name", ["base_s", "per_seq_s", "per_kv_token_s", "per_prefill_token_s"])
+@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
+def test_a_negative_or_endless_time_is_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: must be at least 0 and below 1e6 seconds"):
+        Linear(**{name: value})
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan])
+def test_a_constant_that_is_no_time_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=r"^seconds: must be at least 0"):
+        Constant(value)

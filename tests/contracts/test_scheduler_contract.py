@@ -1,0 +1,191 @@
+"""Every registered scheduler keeps the scheduler contract, over every registered allocator."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.allocators import ALLOCATORS, Allocator
+from sim.costs.linear import Constant, Linear
+from sim.engine import Memory, Options, Run, simulate
+from sim.schedulers import SCHEDULERS, Scheduler
+from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.sequence import (
+    ARRIVAL_NS,
+    FAILED,
+    FINAL_TOKENS,
+    FINISH_NS,
+    FINISHED,
+    FIRST_SCHEDULED_NS,
+    FIRST_TOKEN_NS,
+    NUM_COMPUTED,
+    NUM_GENERATED,
+    NUM_SLOTS,
+    NUM_TOKENS,
+    PENDING,
+    PROMPT_TOKENS,
+    REJECTED,
+    REQUEST,
+    STATUS,
+    IntArray,
+    Limits,
+    new_requests,
+)
+
+PARAMETERS: dict[str, list[dict[str, Any]]] = {
+    "fcfs": [
+        {},
+        {"max_num_seqs": 3},
+        {"max_num_batched_tokens": 12},
+        {"max_num_batched_tokens": 5, "enable_chunked_prefill": True, "max_num_seqs": 8},
+    ],
+}
+
+ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
+    "paged": {"block_size": 4, "watermark": 0.1},
+    "contiguous": {"reservation": "pow2"},
+}
+
+every_pair = pytest.mark.parametrize(
+    ("policy", "parameters", "kind"),
+    [
+        pytest.param(policy, parameters, kind, id=f"{policy}-{i}-{kind}")
+        for policy in sorted(SCHEDULERS)
+        for i, parameters in enumerate(PARAMETERS.get(policy, [{}]))
+        for kind in sorted(ALLOCATORS)
+    ],
+)
+
+
+def memory_of(kind: str) -> Allocator:
+    return ALLOCATORS[kind](**ALLOCATOR_PARAMETERS.get(kind, {}))
+
+
+def random_requests(seed: int) -> IntArray:
+    """Forty requests, some of which no pool of 60 slots can hold."""
+    rng = random.Random(seed)
+    arrivals = sorted(rng.randrange(0, 40_000, 500) for _ in range(40))
+    lengths = [(rng.randint(1, 20), rng.randint(1, 20)) for _ in arrivals]
+    lengths[7] = (70, 3)
+    prompts, outputs = np.array(lengths, np.int64).T
+    return new_requests(np.array(arrivals), prompts, outputs, Limits(80, outputs))
+
+
+class Watch:
+    """Looks at a scheduler after every schedule() and notes what the contract forbids."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.faults: list[str] = []
+        self.before: dict[int, int] = {}  # computed tokens of running requests
+        self.reasons_to_wait: set[int] = set()
+
+    def __call__(self, now_ns: int, scheduler: Scheduler) -> None:
+        rows = scheduler.running[: scheduler.num_running]
+        sequences = scheduler.sequences.rows[rows]
+        self.reasons_to_wait.add(scheduler.blocked)
+        self.require(scheduler.num_running > 0, "an iteration without sequences")
+        self.require(len(set(rows.tolist())) == len(rows), "a row runs twice")
+        is_written = sequences[:, NUM_COMPUTED] <= sequences[:, NUM_TOKENS]
+        self.require(bool(is_written.all()), "a token is computed before it is known")
+        is_open = sequences[:, NUM_TOKENS] < sequences[:, FINAL_TOKENS]
+        self.require(bool(is_open.all()), "a finished sequence runs")
+        waits = scheduler.num_waiting > 0
+        self.require(waits == (scheduler.blocked != NOTHING), "a queue without a reason, or both")
+        held = np.flatnonzero(scheduler.sequences.rows[:, NUM_SLOTS])
+        self.require(set(held) <= set(rows.tolist()), "a row that does not run holds memory")
+        computed = {s.item(REQUEST): s.item(NUM_COMPUTED) for s in sequences}
+        new = sum(count - self.before.get(request, 0) for request, count in computed.items())
+        self.require(new > 0, "an iteration that computes nothing")
+        self.require(self.limit is None or new <= self.limit, "more tokens than the budget")
+        self.before = computed
+
+    def require(self, condition: bool, fault: str) -> None:
+        if not condition:
+            self.faults.append(fault)
+
+
+@every_pair
+@pytest.mark.parametrize("seed", range(4))
+def test_every_iteration_keeps_the_contract_and_every_request_ends(
+    policy: str, parameters: dict[str, Any], kind: str, seed: int
+) -> None:
+    watch = Watch(parameters.get("max_num_batched_tokens"))
+    scheduler = SCHEDULERS[policy](**parameters)
+    run = simulate(
+        random_requests(seed),
+        Memory(60, 80),
+        memory_of(kind),
+        scheduler,
+        Linear(1e-6, 1e-8, 1e-9, 1e-9),
+        Options(observe=watch),
+    )
+    assert watch.faults == []
+    assert run.recorder.num_running_max <= parameters.get("max_num_seqs", 256)
+    assert_requests_add_up(run)
+
+
+def assert_requests_add_up(run: Run) -> None:
+    """Each request has one outcome, its times in order, and a reason where it did not finish."""
+    requests = run.requests
+    status = requests[:, STATUS]
+    assert run.status == "finished"
+    assert not (status == PENDING).any()
+    done = requests[status == FINISHED]
+    assert run.scheduler.num_finished == len(done) > 0
+    times = done[:, [ARRIVAL_NS, FIRST_SCHEDULED_NS, FIRST_TOKEN_NS, FINISH_NS]]
+    assert (np.diff(times, axis=1) >= 0).all()
+    assert (times[:, 1] < times[:, 2]).all()
+    outputs = done[:, FINAL_TOKENS] - done[:, PROMPT_TOKENS]
+    assert done[:, NUM_GENERATED].tolist() == outputs.tolist()
+    ended = set(np.flatnonzero((status == REJECTED) | (status == FAILED)).tolist())
+    assert set(run.scheduler.reasons) == ended
+    assert all(run.scheduler.reasons.values())
+    assert run.scheduler.num_running == run.scheduler.num_waiting == 0
+
+
+@every_pair
+def test_the_pool_is_whole_again_after_a_run(
+    policy: str, parameters: dict[str, Any], kind: str
+) -> None:
+    fresh, used = memory_of(kind), memory_of(kind)
+    run = simulate(
+        random_requests(9), Memory(60, 80), used, SCHEDULERS[policy](**parameters), Constant(1e-6)
+    )
+    fresh.bind(60, run.scheduler.sequences, 80)
+    assert used.terms.tolist() == fresh.terms.tolist()
+    assert not run.scheduler.sequences.rows[:, NUM_SLOTS].any()
+    used.check(np.empty(0, np.int64))
+
+
+def test_the_examples_wait_for_every_reason() -> None:
+    """Guards the contract test: its traces meet memory, the cap and the budget."""
+    seen = set()
+    for parameters in PARAMETERS["fcfs"]:
+        watch = Watch(None)
+        scheduler = SCHEDULERS["fcfs"](**parameters)
+        options = Options(observe=watch)
+        allocator = memory_of("paged")
+        simulate(random_requests(1), Memory(60, 80), allocator, scheduler, Constant(1e-6), options)
+        seen |= watch.reasons_to_wait
+    assert seen == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
+
+
+def test_every_policy_is_the_key_of_its_entry() -> None:
+    assert [entry.kind for entry in SCHEDULERS.values()] == list(SCHEDULERS)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"max_num_seqs": 0}, "max_num_seqs: must be at least 1, got 0"),
+        ({"max_num_batched_tokens": 0}, "max_num_batched_tokens: must be at least 1, got 0"),
+        ({"enable_chunked_prefill": True}, "enable_chunked_prefill: chunks need a limit"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_its_rule(
+    parameters: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match="^" + sentence):
+        SCHEDULERS["fcfs"](**parameters)
