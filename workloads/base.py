@@ -1,0 +1,30 @@
+"""What every workload is: parameters that give a trace."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from workloads.trace import Trace
+
+
+class Workload(ABC):
+    """Where the requests of a run come from.
+
+    Extend it by one class with annotated constructor parameters (they are the configuration) and
+    one line in workloads.WORKLOADS. Constructors check values and touch no file; a bad value is
+    a ValueError that begins with "<parameter>: ".
+    """
+
+    kind: ClassVar[str]
+    uses_seed: ClassVar[bool] = False
+    # parameters that are themselves {kind: …}, and the table that names their entries
+    nested: ClassVar[Mapping[str, Mapping[str, type]]] = {}
+
+    @abstractmethod
+    def load(self, seed: int) -> Trace:
+        """The requests; the same bytes for the same parameters, files and seed.
+
+        Raises TraceError if a file cannot be used as it is.
+        """

@@ -1,0 +1,27 @@
+"""The formats of trace files, and which of them a file is."""
+
+from __future__ import annotations
+
+from workloads.azure import Azure
+from workloads.files import first_bytes
+from workloads.table import Table
+from workloads.trace import TraceError
+from workloads.tracefile import TraceFile
+
+# asked in this order whether they recognize a file
+FORMATS: dict[str, type[TraceFile]] = {
+    "azure": Azure,
+    "table": Table,
+}
+
+
+def open_file(path: str) -> TraceFile:
+    """The workload that reads this file, with defaults for all but its path.
+
+    Raises TraceError if the file cannot be read or no format recognizes it.
+    """
+    start = first_bytes(path)
+    for entry in FORMATS.values():
+        if entry.recognizes(path, start):
+            return entry(path)
+    raise TraceError(f"{path}: is in none of the known formats: {', '.join(FORMATS)}")

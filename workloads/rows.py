@@ -1,0 +1,213 @@
+"""Rows on their way from a file to a trace: taken, refused or counted, ordered, cut."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from workloads.checks import did_you_mean
+from workloads.rules import Rule
+from workloads.trace import IntColumn, Trace, TraceError
+
+SHOWN_CHARACTERS = 40
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that a format has: its name in the file, the trace's field, and its rule.
+
+    hint is what to do about a file without it.
+    """
+
+    name: str
+    field: str
+    rule: Rule
+    optional: bool = False
+    hint: str = ""
+
+
+@dataclass
+class Rows:
+    """Columns as read, in the order of the file.
+
+    fields maps a trace's field to its values; numbers holds where each row stands in the file,
+    counted in place ("line" or "row"). Whatever removes or moves rows says so in notes.
+    """
+
+    source: str
+    fields: dict[str, IntColumn]
+    numbers: IntColumn
+    place: str
+    notes: Counter[str]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: Any) -> None:
+        """Keep the rows that an index, a mask or a slice selects, in its order."""
+        self.fields = {name: values[rows] for name, values in self.fields.items()}
+        self.numbers = self.numbers[rows]
+
+    def order(self, unsorted: str) -> None:
+        """Make arrivals nondecreasing: refuse a file that is not, or sort it stably.
+
+        Raises TraceError that names the first row out of order.
+        """
+        arrivals = self.fields["arrival_ns"]
+        backwards = np.flatnonzero(np.diff(arrivals) < 0)
+        if not len(backwards):
+            return
+        if unsorted == "error":
+            row = int(backwards[0]) + 1
+            gap_s = int(arrivals[row - 1] - arrivals[row]) / 1e9
+            raise TraceError(
+                f"{self.source}: {self.place} {self.numbers[row]} arrives {gap_s:g} s before "
+                f"{self.place} {self.numbers[row - 1]}; accepted: rows in order of arrival, "
+                "or any order with 'unsorted: sort'"
+            )
+        order = np.argsort(arrivals, kind="stable")
+        self.notes["moved by sorting"] += int(np.count_nonzero(order != np.arange(len(order))))
+        self.take(order)
+
+    def rebase(self) -> None:
+        """Let time start at the first arrival."""
+        self.fields["arrival_ns"] = self.fields["arrival_ns"] - self.fields["arrival_ns"][0]
+
+    def cut(self, start_ns: int, end_ns: int) -> None:
+        """Keep arrivals from start_ns up to, but not at, end_ns. Raises TraceError if none is."""
+        arrivals = self.fields["arrival_ns"]
+        first, last = (bisect_left(arrivals, bound) for bound in (start_ns, end_ns))
+        if first >= last:
+            raise TraceError(
+                f"{self.source}: no request arrives from {start_ns / 1e9:g} s to "
+                f"{end_ns / 1e9:g} s; the last one arrives at {arrivals[-1] / 1e9:g} s"
+            )
+        if last - first < len(self):
+            self.notes["cut: outside start_s and duration_s"] += len(self) - (last - first)
+            self.take(slice(first, last))
+
+    def limit(self, count: int | None) -> None:
+        """Keep the first rows."""
+        if count is not None and count < len(self):
+            self.notes["cut: beyond limit"] += len(self) - count
+            self.take(slice(count))
+
+    def to_trace(self) -> Trace:
+        """The trace of these rows; they need arrivals and must be in order."""
+        provides = {"arrivals"} | ({"max_tokens"} & self.fields.keys())
+        return Trace(
+            self.fields["arrival_ns"],
+            self.fields["prompt_tokens"],
+            self.fields["output_tokens"],
+            self.fields.get("max_tokens"),
+            source=self.source,
+            provides=frozenset(provides),
+            notes=dict(self.notes),
+        )
+
+
+@dataclass
+class Reading:
+    """One file being read: takes good rows, and refuses or counts bad ones.
+
+    on_bad_row "error" raises TraceError at the first bad row; "drop" counts it by reason.
+    """
+
+    source: str
+    columns: Sequence[Column]
+    on_bad_row: str = "error"
+    place: str = "line"
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._header: list[str] | None = None
+
+    def header(self, names: Sequence[str]) -> list[int]:
+        """Match the names found with the columns wanted; where in names each column stands.
+
+        Afterwards columns holds only those the file has. Raises TraceError for a name that
+        stands twice or a column that is missing.
+        """
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise TraceError(f"{self.source}: column {shown(twice[0])} stands more than once")
+        missing = [c for c in self.columns if not c.optional and c.name not in names]
+        if missing:
+            name = missing[0].name
+            found = ", ".join(shown(other) for other in names[:20])
+            raise TraceError(
+                f"{self.source}: no column {name}{did_you_mean(name, names)}; found: {found}"
+                + missing[0].hint
+            )
+        self.columns = [column for column in self.columns if column.name in names]
+        # arrays of machine integers: 8 bytes a value, and a block is appended in one go
+        self._values = [array("q") for _ in self.columns]
+        self._numbers = array("q")
+        self._header = list(names)
+        return [names.index(column.name) for column in self.columns]
+
+    def add_arrays(self, first_number: int, arrays: Sequence[Any]) -> bool:
+        """Take a block of rows, one Arrow array a column, if every cell is plainly good."""
+        parsed = [c.rule.shortcut(cells) for c, cells in zip(self.columns, arrays, strict=True)]
+        good = [values for values in parsed if values is not None]
+        if len(good) < len(parsed):
+            return False
+        for stored, values in zip(self._values, good, strict=True):
+            stored.frombytes(values.tobytes())
+        count = len(good[0])
+        self._numbers.frombytes(np.arange(first_number, first_number + count).tobytes())
+        return True
+
+    def add_row(self, number: int, cells: Sequence[object]) -> None:
+        """Take one row, a cell a column."""
+        parsed = []
+        for column, cell in zip(self.columns, cells, strict=True):
+            try:
+                parsed.append(column.rule.parse(cell))
+            except (ValueError, OverflowError):
+                self.bad_row(
+                    number,
+                    f"{column.name} is {shown(cell)}; accepted: {column.rule.accepts}",
+                    f"{column.name} not accepted",
+                )
+                return
+        for stored, value in zip(self._values, parsed, strict=True):
+            stored.append(value)
+        self._numbers.append(number)
+
+    def bad_row(self, number: int, sentence: str, reason: str) -> None:
+        """Refuse a row, or count it under its reason."""
+        if self.on_bad_row == "error":
+            raise TraceError(f"{self.source}: {self.place} {number}: {sentence}")
+        self.notes[f"dropped: {reason}"] += 1
+
+    def rows(self) -> Rows:
+        """All rows taken. Raises TraceError if there is none."""
+        if self._header is None:
+            raise TraceError(f"{self.source}: is empty; at least one request is needed")
+        if not self._numbers:
+            dropped = sum(n for reason, n in self.notes.items() if reason.startswith("dropped"))
+            detail = f"all {dropped} rows were dropped" if dropped else "there are no rows"
+            raise TraceError(f"{self.source}: {detail}; at least one request is needed")
+        wanted = {column.name for column in self.columns}
+        for name in self._header:
+            if name not in wanted:
+                self.notes[f"ignored: column {shown(name)}"] += len(self._numbers)
+        fields = {
+            column.field: np.frombuffer(values, np.int64)
+            for column, values in zip(self.columns, self._values, strict=True)
+        }
+        numbers = np.frombuffer(self._numbers, np.int64)
+        return Rows(self.source, fields, numbers, self.place, self.notes)
+
+
+def shown(cell: object) -> str:
+    """A cell in a message: as Python writes it, shortened."""
+    text = repr(cell)
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"

@@ -1,0 +1,133 @@
+"""What a cell of a trace may hold.
+
+Each rule is one plain function from a cell to a whole number. Beside it stands a shortcut that
+does the same for a whole Arrow array if every cell is plainly good, and otherwise declines, so
+that the plain function decides and names the first bad cell.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from workloads.trace import MAX_NS, MAX_TOKENS, NANOSECONDS, IntColumn, seconds_to_ns
+
+WHOLE = re.compile(r"[+-]?\d+(\.0*)?", re.ASCII)
+DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+MAX_S = MAX_NS // NANOSECONDS
+
+
+@dataclass(frozen=True)
+class Rule:
+    """accepts completes "accepted: …"; parse raises ValueError; shortcut may return None."""
+
+    accepts: str
+    parse: Callable[[object], int]
+    shortcut: Callable[[Any], IntColumn | None]
+
+
+def token_count(cell: object) -> int:
+    """A number of tokens. 12.0 and "12" are twelve; 1.5 is nothing."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        if not WHOLE.fullmatch(text):
+            raise ValueError
+        count = int(text.split(".")[0])
+    elif isinstance(cell, int | float) and not isinstance(cell, bool) and cell == cell // 1:
+        count = int(cell)
+    else:
+        raise ValueError
+    if not 1 <= count <= MAX_TOKENS:
+        raise ValueError
+    return count
+
+
+def token_counts(cells: Any) -> IntColumn | None:
+    """token_count of a whole array."""
+    if cells.null_count or not (_is_plain_number(cells) or _is_digits(cells)):
+        return None
+    try:
+        counts: IntColumn = cells.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # a fraction, or beyond 64 bits
+        return None
+    return counts if _all_within(counts, 1, MAX_TOKENS) else None
+
+
+def seconds(cell: object) -> int:
+    """A time in seconds, as whole nanoseconds."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        if not DECIMAL.fullmatch(text):
+            raise ValueError
+        value = float(text)
+    elif isinstance(cell, int | float) and not isinstance(cell, bool):
+        value = float(cell)
+    else:
+        raise ValueError
+    if not 0 <= value <= MAX_S:
+        raise ValueError
+    whole = math.floor(value)  # as seconds_to_ns, without numpy's cost for one number
+    return whole * NANOSECONDS + round((value - whole) * NANOSECONDS)
+
+
+def seconds_array(cells: Any) -> IntColumn | None:
+    """seconds of a whole array."""
+    if cells.null_count or not (_is_plain_number(cells) or pa.types.is_string(cells.type)):
+        return None
+    try:
+        values = cells.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # text, or a whole number that no double equals
+        return None
+    return seconds_to_ns(values) if _all_within(values, 0, MAX_S) else None
+
+
+def timestamp(cell: object) -> int:
+    """A date and time of day, as nanoseconds since 1970 (UTC where no zone is given)."""
+    stamps = timestamps(pa.array([cell.strip()])) if isinstance(cell, str) else None
+    if stamps is None:
+        raise ValueError
+    return int(stamps[0])
+
+
+def timestamps(cells: Any) -> IntColumn | None:
+    """timestamp of a whole array, if all cells name a zone or none does."""
+    if not pa.types.is_string(cells.type) or cells.null_count:
+        return None
+    for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
+        try:
+            stamps: IntColumn = cells.cast(kind).cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid:
+            continue
+        return stamps if _all_within(stamps, 0, np.iinfo(np.int64).max) else None
+    return None
+
+
+def _is_plain_number(cells: Any) -> bool:
+    return pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
+
+
+def _is_digits(cells: Any) -> bool:
+    """Arrow reads 0x1F as a number; the rule does not."""
+    return pa.types.is_string(cells.type) and bool(pc.all(pc.ascii_is_decimal(cells)).as_py())
+
+
+def _all_within(values: Any, low: float, high: float) -> bool:
+    """Also false if a value is not a number."""
+    return len(values) > 0 and bool(values.min() >= low and values.max() <= high)
+
+
+TOKENS = Rule(f"a whole number from 1 to {MAX_TOKENS}", token_count, token_counts)
+SECONDS = Rule(f"seconds, a number from 0 to {MAX_S}", seconds, seconds_array)
+TIMESTAMP = Rule(
+    "a time such as 2023-11-16 18:15:46.6805900 or 2024-05-10 00:00:00.009930+00:00, "
+    "from 1970 to 2261",
+    timestamp,
+    timestamps,
+)

@@ -1,0 +1,76 @@
+"""A table of one's own: arrival_s, prompt_tokens, output_tokens and, if there is one, max_tokens.
+
+CSV with a header, one JSON object a line, or Parquet; text may be gzip. What is accepted:
+- arrival_s in seconds from the trace's own zero, at least 0. It is taken as the double nearest
+  to what is written, rounded once to a nanosecond, and not rebased.
+- token counts that are whole and at least 1. 12.0 is twelve, 1.5 is refused. Numbers may stand
+  in quotes.
+- other columns are ignored, and counted in the trace's notes.
+- arrivals out of order are refused by default: more often than not they mean that a file was
+  put together wrongly, and sorting would hide it. "unsorted: sort" accepts them.
+- a column that stands twice, a blank cell, NaN and text where a number belongs are refused.
+- blank lines, a byte order mark, CR LF and a last line without an end make no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import ClassVar, Literal
+
+from workloads import checks
+from workloads.readers import READERS
+from workloads.rows import Column, Rows
+from workloads.rules import SECONDS, TOKENS
+from workloads.tracefile import TraceFile
+
+SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+@dataclass(frozen=True)
+class Table(TraceFile):
+    """A table with arrival_s, prompt_tokens, output_tokens: path to CSV, JSONL or Parquet.
+
+    format is csv, jsonl or parquet; auto goes by the file's suffix, .gz aside.
+    """
+
+    format: Literal["auto", "csv", "jsonl", "parquet"] = "auto"
+
+    kind: ClassVar[str] = "table"
+    columns: ClassVar[Sequence[Column]] = (
+        Column(
+            "arrival_s",
+            "arrival_ns",
+            SECONDS,
+            hint="; for a file without arrival times use 'kind: lengths', which generates them",
+        ),
+        Column("prompt_tokens", "prompt_tokens", TOKENS),
+        Column("output_tokens", "output_tokens", TOKENS),
+        Column("max_tokens", "max_tokens", TOKENS, optional=True),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.one_of("format", self.format, ["auto", *READERS])
+        if self.format == "auto" and suffix_format(self.path) is None:
+            raise ValueError(
+                f"format: {self.path} has none of the suffixes {', '.join(SUFFIXES)}; "
+                f"say which it is: {', '.join(READERS)}"
+            )
+
+    @classmethod
+    def recognizes(cls, path: str, start: bytes) -> bool:
+        return suffix_format(path) is not None and (
+            start.startswith(b"PAR1") or b"prompt_tokens" in start
+        )
+
+    def read(self, columns: Sequence[Column]) -> Rows:
+        name = self.format if self.format != "auto" else suffix_format(self.path)
+        return READERS[str(name)](self.path, columns, self.on_bad_row)
+
+
+def suffix_format(path: str) -> str | None:
+    """The format that a file's suffix stands for, if any."""
+    name = PurePath(path.lower().removesuffix(".gz"))
+    return SUFFIXES.get(name.suffix)

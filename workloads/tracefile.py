@@ -1,0 +1,87 @@
+"""What all trace files share: row policy, order, slicing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from workloads import checks
+from workloads.base import Workload
+from workloads.rows import Column, Rows
+from workloads.rules import MAX_S
+from workloads.trace import MAX_NS, NANOSECONDS, Trace
+
+
+@dataclass(frozen=True)
+class TraceFile(Workload):
+    """A file of requests.
+
+    path is the file, plain or gzip.
+    limit keeps the first requests (None: all).
+    on_bad_row is "error" (the first bad row ends it) or "drop" (bad rows are counted in notes).
+    unsorted is "error", or "sort" to sort stably by arrival and count the rows that moved.
+    start_s and duration_s keep the arrivals from start_s up to start_s + duration_s, in seconds
+    of the trace's time; a slice that starts later than 0 is rebased to its first arrival.
+    What is dropped, moved or cut stands in the trace's notes.
+
+    Extend it by a class with columns, read and recognizes.
+    """
+
+    path: str
+    limit: int | None = None
+    on_bad_row: Literal["error", "drop"] = "error"
+    unsorted: Literal["error", "sort"] = "error"
+    start_s: float = 0.0
+    duration_s: float | None = None
+
+    columns: ClassVar[Sequence[Column]]
+    absolute_times: ClassVar[bool] = False  # stamped by a clock: rebased to the first arrival
+
+    def __post_init__(self) -> None:
+        check_rows(self.path, self.limit, self.on_bad_row)
+        checks.one_of("unsorted", self.unsorted, ["error", "sort"])
+        checks.number("start_s", self.start_s, high=MAX_S)
+        if self.duration_s is not None:
+            checks.number("duration_s", self.duration_s, above=True, high=MAX_S)
+
+    @abstractmethod
+    def read(self, columns: Sequence[Column]) -> Rows:
+        """These columns of the file, in its order."""
+
+    @classmethod
+    @abstractmethod
+    def recognizes(cls, path: str, start: bytes) -> bool:
+        """Whether a file of this name that starts like this is of this format."""
+
+    def lengths(self) -> Rows:
+        """The first limit rows without their times, for a generator to give them others."""
+        rows = self.read([column for column in self.columns if column.field != "arrival_ns"])
+        rows.limit(self.limit)
+        return rows
+
+    def load(self, seed: int) -> Trace:
+        """The requests of the file; the seed plays no part."""
+        rows = self.read(self.columns)
+        rows.order(self.unsorted)
+        if self.absolute_times:
+            rows.rebase()
+        start_ns = round(self.start_s * NANOSECONDS)
+        if self.duration_s is not None:
+            rows.cut(start_ns, start_ns + round(self.duration_s * NANOSECONDS))
+        elif start_ns:
+            rows.cut(start_ns, MAX_NS + 1)
+        if start_ns:
+            rows.rebase()
+        rows.limit(self.limit)
+        return rows.to_trace()
+
+
+def check_rows(path: object, limit: object, on_bad_row: object) -> None:
+    """Check the parameters that say which rows of a file are read."""
+    if not isinstance(path, str) or not path:
+        raise ValueError(f"path: must be the name of a file, got {path!r}")
+    if limit is not None:
+        checks.whole("limit", limit)
+    checks.one_of("on_bad_row", on_bad_row, ["error", "drop"])
