@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from sim.allocators import ALLOCATORS
 from sim.costs import COST_MODELS
 from sim.hardware import GPUS, MODELS
 from sim.schedulers import SCHEDULERS
-from workloads import ARRIVALS, WORKLOADS
-from workloads.trace import Trace, TraceError
+from workloads import ARRIVALS, WORKLOADS, open_file
+from workloads.trace import Trace
 
 
 def tables() -> dict[str, dict[str, str]]:
@@ -43,23 +42,12 @@ def _describe(entry: type) -> str:
     return f"{line} ({', '.join(parameters)})" if parameters else line
 
 
-AZURE_HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens"
-
-
-def read_trace(name: str) -> Trace:
-    """Read a trace file, recognised by its first line and its suffix.
+def read_trace(path: str) -> Trace:
+    """Read a trace file of any known format.
 
     Raises TraceError if it cannot be read.
     """
-    path = Path(name)
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(AZURE_HEADER) + 3)
-    except OSError as error:
-        raise TraceError(f"{name}: {error.strerror}") from None
-    kind = "azure" if AZURE_HEADER in start else "table"
-    trace: Trace = WORKLOADS[kind](path=name).load(seed=0)  # type: ignore[call-arg]
-    return trace
+    return open_file(path).load(seed=0)
 
 
 def trace_lines(facts: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,241 @@
+"""What an experiment file may say, and the one resolved form of it.
+
+`resolve_point` turns the keys of one point (one allocator, all swept keys set) into plain data
+with every default filled in, and reports everything that is wrong. Which points there are is
+sim.experiment's business, reading YAML is sim.yaml_nodes', constructor parameters are
+sim.plugins'.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from sim.allocators import ALLOCATORS, Allocator
+from sim.costs import COST_MODELS, CostModel
+from sim.plugins import (
+    Config,
+    Report,
+    Strict,
+    Table,
+    build,
+    find_class,
+    parameter_names,
+    resolve,
+    split_key,
+    validate,
+)
+from sim.pool import (
+    MAX_MODEL_LEN,
+    Bytes,
+    KvCacheKeys,
+    ModelLen,
+    PoolKeys,
+    find_pool,
+    read_device,
+    read_model,
+)
+from sim.schedulers import SCHEDULERS, Scheduler
+from sim.sequence import SequenceTable
+from sim.yaml_nodes import ConfigError, KeyPath
+from workloads import WORKLOADS, Workload
+
+__all__ = ["PLUGINS", "ConfigError", "Point", "build_part", "resolve_point"]
+
+SHARED = re.compile(r"\$(?:KVSIM_SHARED\b|\{KVSIM_SHARED\})")
+NAME = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,100}")
+
+# the plug-in keys: table of kinds, and what a class of somebody else's must derive from
+PLUGINS: dict[str, tuple[Table, type]] = {
+    "workload": (WORKLOADS, Workload),
+    "allocator": (ALLOCATORS, Allocator),
+    "scheduler": (SCHEDULERS, Scheduler),
+    "cost": (COST_MODELS, CostModel),
+}
+
+MAX_TOKENS_RULES = ("output", "max_model_len", "column")
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class SloKeys(Strict):
+    """Limits a request must keep to count as good, in seconds."""
+
+    ttft_s: Seconds | None = None
+    tpot_s: Seconds | None = None
+    e2e_s: Seconds | None = None
+
+
+class TopKeys(Strict):
+    """The top level; plug-ins, presets and seeds are looked into separately."""
+
+    name: str
+    description: str = ""
+    model: Any = None
+    device: Any = None
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    activation_bytes: Bytes = 0
+    kv_cache: KvCacheKeys | None = None
+    max_model_len: ModelLen | None = None
+    workload: Any
+    allocator: Any
+    scheduler: Any = None
+    cost: Any = None
+    seeds: Any = 1
+    sweep: Any = None
+    slo: SloKeys | None = None
+    figures: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Point:
+    """One resolved point: plain data that a run is built from, without the seed.
+
+    budget_lines say how large the pool is and why.
+    """
+
+    config: Config
+    slo: dict[str, float]
+    budget_lines: tuple[str, ...]
+    top: TopKeys
+
+
+def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
+    """Check the keys of one point and fill in every default; None if anything was reported.
+
+    folder is where relative paths of the workload start.
+    """
+    reported = 0
+
+    def count(path: KeyPath, sentence: str) -> None:
+        nonlocal reported
+        reported += 1
+        report(path, sentence)
+
+    top = validate(TopKeys, data, (), count)
+    parts = _resolve_parts(data, folder, count)
+    if not isinstance(top, TopKeys):
+        return None
+    if not NAME.fullmatch(top.name):
+        count(("name",), f"{top.name!r} is no folder name; accepted: letters, digits, _ . and -")
+    model = read_model(top.model, count)
+    device = read_device(top.device, count)
+    if reported:
+        return None
+    pool = PoolKeys(model, device, top.gpu_memory_utilization, top.activation_bytes, top.kv_cache)
+    num_slots, lines = find_pool(pool, count)
+    max_model_len = top.max_model_len or (model.max_len if model else None)
+    if max_model_len is None:
+        count(("max_model_len",), "is required, because no model gives it; accepted: tokens")
+    if num_slots is not None and max_model_len is not None:
+        _bind(parts["allocator"], num_slots, max_model_len, count)
+    if reported:
+        return None
+    config: Config = {
+        "model": top.model,
+        "device": top.device,
+        "gpu_memory_utilization": top.gpu_memory_utilization,
+        "activation_bytes": top.activation_bytes,
+        "kv_cache": {"num_slots": num_slots},
+        "max_model_len": max_model_len,
+        **parts,
+    }
+    slo = top.slo.model_dump(exclude_none=True) if top.slo else {}
+    return Point(config, slo, tuple(lines), top)
+
+
+def _resolve_parts(data: Config, folder: Path, report: Report) -> dict[str, Any]:
+    """The plug-ins, resolved and tried out; those that are wrong are reported and left out."""
+    parts: dict[str, Any] = {}
+    for key, (table, base) in PLUGINS.items():
+        value = data.get(key)
+        if value is None:
+            if key in {"workload", "allocator"}:
+                continue  # reported as missing
+            value = {"kind": {"scheduler": "fcfs", "cost": "linear"}[key]}
+        if key == "workload":
+            value, rule = _split_max_tokens(value, report)
+        part = resolve(value, table, base, (key,), report)
+        if part is None:
+            continue
+        if _can_build(key, part, folder, report):
+            parts[key] = {**part, "max_tokens": rule} if key == "workload" else part
+    if data.get("workload") is None and "workload" in data:
+        report(("workload",), f"is required; accepted: a mapping with kind {', '.join(WORKLOADS)}")
+    if data.get("allocator") is None and "allocator" in data:
+        report(
+            ("allocator",), f"is required; accepted: a mapping with kind {', '.join(ALLOCATORS)}"
+        )
+    return parts
+
+
+def _split_max_tokens(value: Any, report: Report) -> tuple[Any, str | int | None]:
+    """The workload without max_tokens, and max_tokens; None if it is not said.
+
+    It is apart because it says what the scheduler knows, whatever the workload is.
+    """
+    if not isinstance(value, dict):
+        return value, None
+    rest = {key: cell for key, cell in value.items() if key != "max_tokens"}
+    rule = value.get("max_tokens")
+    is_count = type(rule) is int and 1 <= rule <= MAX_MODEL_LEN
+    if rule is None or is_count or rule in MAX_TOKENS_RULES:
+        return rest, rule
+    accepted = f"{', '.join(MAX_TOKENS_RULES)}, or 1 to {MAX_MODEL_LEN} tokens"
+    report(("workload", "max_tokens"), f"unknown rule {rule!r}; accepted: {accepted}")
+    return rest, None
+
+
+def _can_build(key: str, part: Config, folder: Path, report: Report) -> bool:
+    """Whether the constructor takes its parameters; if not, report what it says."""
+    try:
+        build_part(key, part, folder)
+    except ValueError as error:
+        _report_constructor(key, part, str(error), report)
+        return False
+    return True
+
+
+def _report_constructor(key: str, part: Config, message: str, report: Report) -> None:
+    """Report a message "parameter: sentence" at the parameter."""
+    table, base = PLUGINS[key]
+    where, sentence = split_key(message)
+    known = parameter_names(find_class(part["kind"], table, base))
+    if where and where[0] in known:
+        report((key, *where), sentence)
+    else:
+        report((key,), message)
+
+
+def build_part(key: str, part: Config, folder: Path) -> Any:
+    """Construct a resolved plug-in; a workload's path starts at folder. Raises ValueError."""
+    table, base = PLUGINS[key]
+    if key == "workload":
+        part = {name: value for name, value in part.items() if name != "max_tokens"}
+        if isinstance(part.get("path"), str):
+            part["path"] = str(folder / _expand(part["path"]))
+    return build(part, table, base)
+
+
+def _expand(path: str) -> str:
+    """Put the value of KVSIM_SHARED into a path. Raises ValueError if it is needed and not set."""
+    if not SHARED.search(path):
+        return path
+    shared = os.environ.get("KVSIM_SHARED")
+    if not shared:
+        raise ValueError("path: needs the environment variable KVSIM_SHARED, which is not set")
+    return SHARED.sub(lambda match: shared, path)
+
+
+def _bind(part: Config, num_slots: int, max_model_len: int, report: Report) -> None:
+    """Give the allocator the pool, to find what does not fit before anything runs."""
+    try:
+        allocator: Allocator = build_part("allocator", part, Path())
+        allocator.bind(num_slots, SequenceTable(), max_model_len)
+    except ValueError as error:
+        _report_constructor("allocator", part, str(error), report)

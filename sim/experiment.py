@@ -1,0 +1,242 @@
+"""An experiment: a YAML file resolved into runs, each of which is plain data until it is built.
+
+Everything a user can get wrong is found here, before anything runs, and raised at once as a
+ConfigError.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim import naming
+from sim.config import PLUGINS, ConfigError, Point, build_part
+from sim.costs import CostModel
+from sim.hardware import describe_budget
+from sim.plugins import Config, Report, find_class, guess
+from sim.runspec import RunSpec, load_trace, uses_seed
+from sim.sweep import Cell, Errors, expand, flush, read_axes
+from sim.yaml_nodes import apply_override, read_document
+from workloads.trace import Trace, TraceError
+
+__all__ = [
+    "FIGURE_NAMES",
+    "ConfigError",
+    "Experiment",
+    "RunSpec",
+    "describe_budget",
+    "load_experiment",
+]
+
+FIGURE_NAMES = ("waste", "timeline", "requests", "metric_vs_sweep", "pool_map")
+MAX_SEEDS = 10_000
+MAX_SEED = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A resolved experiment. config is plain data: what the file says, defaults filled in."""
+
+    name: str
+    description: str
+    figures: tuple[str, ...]
+    cost_source: str
+    config: Config
+    specs: tuple[RunSpec, ...]
+    pool_lines: tuple[str, ...]
+
+    def runs(self) -> list[RunSpec]:
+        """All runs in the order allocators x sweep x seeds."""
+        return list(self.specs)
+
+    def budget_lines(self) -> list[str]:
+        """Where the size of the pool comes from, and what else is worth knowing before a run."""
+        return list(self.pool_lines)
+
+
+def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Read an experiment file and check everything in it; overrides are "a.b=value".
+
+    Relative paths in the file, and in overrides, start at the file's folder. Raises ConfigError
+    with one line for each error.
+    """
+    document = read_document(path)
+    problems: list[str] = []
+    for override in overrides:
+        try:
+            apply_override(document, override)
+        except ConfigError as error:
+            problems += error.lines
+    if problems:
+        raise ConfigError(problems)
+    errors = Errors(document)
+    data: Config = document.data
+    folder = Path(path).parent
+    axes = read_axes(data.get("sweep"), errors.add)
+    seeds = _seeds(data.get("seeds"), errors.add)
+    _check_figures(data.get("figures"), errors.add)
+    cells = expand(data, axes, folder, errors)
+    flush(cells, errors)
+    errors.raise_if_any()
+    for cell in cells:
+        _meet_trace(cell, folder, seeds[0])
+    flush(cells, errors)
+    errors.raise_if_any()
+    experiment = _experiment(data, cells, seeds, folder)
+    _check_different(experiment.specs, cells, errors)
+    return experiment
+
+
+def _seeds(value: Any, report: Report) -> list[int]:
+    """The seeds of an experiment: a count, or a list."""
+    accepted = f"accepted: a number from 1 to {MAX_SEEDS}, or a list of different whole numbers"
+    if value is None:
+        return [0]
+    if type(value) is int and 1 <= value <= MAX_SEEDS:
+        return list(range(value))
+    good = isinstance(value, list) and 1 <= len(value) <= MAX_SEEDS
+    if good and all(type(seed) is int and 0 <= seed <= MAX_SEED for seed in value):
+        if len(set(value)) == len(value):
+            return list(value)
+        report(("seeds",), f"has a seed twice; {accepted}")
+    else:
+        report(("seeds",), f"got {value!r}; {accepted}")
+    return [0]
+
+
+def _check_figures(names: Any, report: Report) -> None:
+    if not isinstance(names, list):
+        return  # reported with the other top-level keys
+    for i, name in enumerate(names):
+        if isinstance(name, str) and name not in FIGURE_NAMES:
+            report(("figures", i), f"unknown figure {name!r}{guess(name, list(FIGURE_NAMES))}")
+        elif name in names[:i]:
+            report(("figures", i), f"{name} is named twice")
+
+
+def _meet_trace(cell: Cell, folder: Path, seed: int) -> None:
+    """Load the trace of a cell, say what max_tokens is, and check that it has what is needed."""
+    assert cell.point is not None
+    config = cell.point.config
+    workload = config["workload"]
+    try:
+        trace = load_trace(workload, folder, seed)
+    except (TraceError, OSError) as error:
+        cell.report(("workload",), str(error))
+        return
+    rule = workload["max_tokens"]
+    if rule is None:
+        workload["max_tokens"] = "column" if trace.max_tokens is not None else "output"
+    if rule == "column" and trace.max_tokens is None:
+        cell.report(
+            ("workload", "max_tokens"),
+            f"{trace.source} has no max_tokens; accepted: output, max_model_len or a number",
+        )
+    if config["allocator"].get("reservation") == "max_tokens" and (
+        rule is None and trace.max_tokens is None
+    ):
+        cell.report(
+            ("allocator", "reservation"),
+            "max_tokens needs workload.max_tokens, because the trace has none of its own",
+        )
+    for key in ("allocator", "scheduler"):
+        _check_needs(key, config[key]["kind"], trace, cell.report)
+
+
+def _check_needs(key: str, kind: str, trace: Trace, report: Report) -> None:
+    table, base = PLUGINS[key]
+    needs: frozenset[str] = getattr(find_class(kind, table, base), "needs", frozenset())
+    missing = needs - trace.provides
+    if missing:
+        report(
+            (key,),
+            f"{kind} needs {', '.join(sorted(missing))} of the trace; "
+            f"{trace.source} provides {', '.join(sorted(trace.provides)) or 'nothing'}",
+        )
+
+
+def _experiment(data: Config, cells: list[Cell], seeds: list[int], folder: Path) -> Experiment:
+    """Put the resolved cells together."""
+    top = _point(cells[0]).top
+    lines = dict.fromkeys(itertools.chain.from_iterable(_point(c).budget_lines for c in cells))
+    workloads = [_point(cell).config["workload"] for cell in cells]
+    unseeded = {config["kind"]: None for config in workloads if not uses_seed(config)}
+    if unseeded and len(seeds) > 1:
+        lines[f"seeds         {', '.join(unseeded)} draws nothing: one run for all seeds"] = None
+    return Experiment(
+        name=top.name,
+        description=top.description.strip(),
+        figures=tuple(top.figures or ()),
+        cost_source=_cost_source(cells, folder),
+        config=_resolved(data, cells, seeds),
+        specs=tuple(_specs(cells, seeds, folder)),
+        pool_lines=tuple(lines),
+    )
+
+
+def _specs(cells: list[Cell], seeds: list[int], folder: Path) -> Iterator[RunSpec]:
+    """The runs: cells x seeds, but one seed where it changes nothing."""
+    names = naming.Names(
+        [(cell.entry, _point(cell).config["allocator"]) for cell in cells],
+        [cell.swept for cell in cells],
+    )
+    for number, cell in enumerate(cells):
+        point = _point(cell)
+        for seed in seeds if uses_seed(point.config["workload"]) else seeds[:1]:
+            run_id = names.run_id(number, seed)
+            begin = {"experiment": point.top.name, "run": run_id, "seed": seed}
+            yield RunSpec(
+                run_id=run_id,
+                seed=seed,
+                config={**point.config, "seed": seed},
+                cells={**begin, **names.cells(number)},
+                slo=point.slo,
+                records_blocks="pool_map" in (point.top.figures or ()),
+                folder=str(folder),
+            )
+
+
+def _point(cell: Cell) -> Point:
+    assert cell.point is not None  # a cell without one has reported why, which was raised
+    return cell.point
+
+
+def _cost_source(cells: list[Cell], folder: Path) -> str:
+    """Where times come from, for every cost model of the experiment."""
+    sources: dict[str, None] = {}
+    for cell in cells:
+        config = _point(cell).config["cost"]
+        cost: CostModel = build_part("cost", config, folder)
+        sources[f"{config['kind']}: {cost.source}"] = None
+    return "; ".join(sources)
+
+
+def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:
+    """The experiment as plain data. What is swept shows its first value."""
+    firsts = {cell.entry: _point(cell) for cell in reversed(cells)}
+    first = _point(cells[0])
+    return {
+        "name": first.top.name,
+        "description": first.top.description.strip(),
+        **first.config,
+        "allocator": [firsts[entry].config["allocator"] for entry in sorted(firsts)],
+        "seeds": seeds,
+        "sweep": data.get("sweep") or {},
+        "slo": first.slo,
+        "figures": list(first.top.figures or ()),
+    }
+
+
+def _check_different(specs: Sequence[RunSpec], cells: list[Cell], errors: Errors) -> None:
+    """Refuse two entries that would make the same run."""
+    seen: dict[str, int] = {}
+    for cell in cells:
+        config = json.dumps(_point(cell).config, sort_keys=True)
+        other = seen.setdefault(config, cell.entry)
+        if other != cell.entry:
+            errors.add(cell.entry_path, f"gives the same run as allocator.{other}")
+    errors.raise_if_any()

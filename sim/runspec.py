@@ -1,0 +1,104 @@
+"""One run as plain data, and the parts it is built from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim.allocators import Allocator
+from sim.config import PLUGINS, build_part
+from sim.costs import CostModel
+from sim.engine import Memory
+from sim.plugins import Config, find_class
+from sim.schedulers import Scheduler
+from sim.sequence import IntArray, Limits, new_requests
+from workloads.trace import Trace, TraceError
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run, as plain data: cheap to keep and to send to another process.
+
+    config has every default filled in; seed is part of it. cells begin the run's summary row.
+    slo maps ttft_s, tpot_s and e2e_s to limits in seconds. folder is where relative paths start.
+    """
+
+    run_id: str
+    seed: int
+    config: Config
+    cells: dict[str, Any]
+    slo: dict[str, float]
+    records_blocks: bool
+    folder: str
+
+    def build(self) -> tuple[Trace, IntArray, Memory, Allocator, Scheduler, CostModel]:
+        """The parts of the run, ready for sim.engine.simulate.
+
+        Raises TraceError if the trace cannot be read, which only a change of its file, or
+        another seed, can cause.
+        """
+        config, folder = self.config, Path(self.folder)
+        trace = load_trace(config["workload"], folder, self.seed)
+        memory = Memory(config["kv_cache"]["num_slots"], config["max_model_len"])
+        limits = Limits(
+            memory.max_model_len,
+            _max_tokens(trace, config["workload"]["max_tokens"], memory.max_model_len),
+        )
+        requests = new_requests(trace.arrival_ns, trace.prompt_tokens, trace.output_tokens, limits)
+        allocator: Allocator = build_part("allocator", config["allocator"], folder)
+        scheduler: Scheduler = build_part("scheduler", config["scheduler"], folder)
+        cost: CostModel = build_part("cost", config["cost"], folder)
+        return trace, requests, memory, allocator, scheduler, cost
+
+    def key(self, source_hash: str, trace_digest: str) -> str:
+        """A hash of all that the run's files depend on: hex, 32 characters."""
+        facts = [
+            self.config,
+            self.cells,
+            self.slo,
+            self.records_blocks,
+            source_hash,
+            trace_digest,
+        ]
+        text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def load_trace(config: Config, folder: Path, seed: int) -> Trace:
+    """The trace of a workload; the same object for the same workload and seed.
+
+    Raises TraceError.
+    """
+    parameters = {key: value for key, value in config.items() if key != "max_tokens"}
+    if not uses_seed(config):
+        seed = 0
+    return _load_trace(json.dumps(parameters), str(folder), seed)
+
+
+@lru_cache(maxsize=32)
+def _load_trace(parameters: str, folder: str, seed: int) -> Trace:
+    trace: Trace = build_part("workload", json.loads(parameters), Path(folder)).load(seed)
+    return trace
+
+
+def uses_seed(config: Config) -> bool:
+    """Whether a workload's trace depends on the seed."""
+    table, base = PLUGINS["workload"]
+    return bool(getattr(find_class(config["kind"], table, base), "uses_seed", False))
+
+
+def _max_tokens(trace: Trace, rule: str | int, max_model_len: int) -> IntArray:
+    """max_tokens of every request, by the rule of workload.max_tokens."""
+    if rule == "output":
+        return trace.output_tokens
+    if rule == "column":
+        if trace.max_tokens is None:
+            raise TraceError(f"{trace.source}: has no max_tokens")
+        return trace.max_tokens
+    return np.full(len(trace), max_model_len if rule == "max_model_len" else rule, np.int64)

@@ -1,0 +1,235 @@
+"""From an experiment's keys to its points: allocators x sweep, every error at the key it is about.
+
+A swept key that an allocator's class does not have leaves that allocator alone: its points do
+not multiply, and the key has no value there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sim.config import PLUGINS, Point, resolve_point
+from sim.plugins import Config, Report, find_class, guess, parameter_names
+from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted
+
+MAX_POINTS = 100_000
+SWEEPABLE = (
+    "allocator",
+    "workload",
+    "scheduler",
+    "cost",
+    "kv_cache",
+    "max_model_len",
+    "model",
+    "device",
+    "gpu_memory_utilization",
+    "activation_bytes",
+    "slo",
+)
+
+
+class Errors:
+    """Collects sentences; a sentence said twice is shown once."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self._lines: dict[str, None] = {}
+
+    def add(self, path: KeyPath, sentence: str) -> None:
+        """Note that the value at path is wrong."""
+        key = f"{dotted(path)}: " if path else ""
+        self._lines[f"{self.document.place(path)}: {key}{sentence}"] = None
+
+    def raise_if_any(self) -> None:
+        """Raise ConfigError with everything collected."""
+        if self._lines:
+            raise ConfigError(list(self._lines))
+
+
+@dataclass(frozen=True, eq=False)  # values may be mappings, which have no hash
+class Axis:
+    """A swept key and its values."""
+
+    key: str
+    values: tuple[Any, ...]
+
+    @property
+    def path(self) -> KeyPath:
+        """The key as a path."""
+        return tuple(self.key.split("."))
+
+
+@dataclass
+class Cell:
+    """One allocator entry with one value for each axis that applies to it.
+
+    values holds the index of the value on its axis, by key.
+    """
+
+    entry: int
+    entry_path: KeyPath
+    data: Config
+    indices: dict[Axis, int]
+    point: Point | None = None
+    problems: list[tuple[KeyPath, str]] = field(default_factory=list)
+
+    @property
+    def swept(self) -> dict[str, Any]:
+        """The swept keys that this one has, and their values."""
+        return {axis.key: axis.values[index] for axis, index in self.indices.items()}
+
+    def report(self, path: KeyPath, sentence: str) -> None:
+        """Note that the key at path is wrong in this cell."""
+        self.problems.append((path, sentence))
+
+
+def read_axes(value: Any, report: Report) -> list[Axis]:
+    """The sweep of an experiment; what is wrong with it is reported and left out."""
+    if value is None:
+        return []
+    if not isinstance(value, dict):
+        report(("sweep",), "must be a mapping like {allocator.block_size: [8, 16]}")
+        return []
+    axes = []
+    for key, values in value.items():
+        where = ("sweep", key)
+        root = key.split(".", maxsplit=1)[0]
+        if root not in SWEEPABLE:
+            report(where, f"cannot be swept{guess(root, list(SWEEPABLE))}")
+        elif key in {"allocator", "allocator.kind"}:
+            report(where, "cannot be swept; accepted: a list of allocators")
+        elif not isinstance(values, list) or not values:
+            report(where, "must be a list of at least one value")
+        elif len({json.dumps(v, sort_keys=True) for v in values}) < len(values):
+            report(where, "has a value twice")
+        else:
+            axes.append(Axis(key, tuple(values)))
+    return axes
+
+
+def read_entries(value: Any, report: Report) -> list[tuple[KeyPath, Any]]:
+    """The allocators of an experiment, with their paths."""
+    if isinstance(value, list):
+        if not value:
+            report(("allocator",), "must name at least one allocator")
+        return [(("allocator", i), entry) for i, entry in enumerate(value)]
+    return [(("allocator",), value)]
+
+
+def expand(data: Config, axes: list[Axis], folder: Path, errors: Errors) -> list[Cell]:
+    """All cells of an experiment, resolved, in the order allocators x sweep.
+
+    Those with problems have no point; `flush` says what the problems are.
+    """
+    entries = read_entries(data.get("allocator"), errors.add)
+    _check_used(axes, [entry for _, entry in entries], errors.add)
+    cells: list[Cell] = []
+    for number, (entry_path, entry) in enumerate(entries):
+        own = [axis for axis in axes if _applies(axis, entry)]
+        num_points = 1
+        for axis in own:
+            num_points *= len(axis.values)
+        if len(cells) + num_points > MAX_POINTS:
+            errors.add(("sweep",), f"makes more than {MAX_POINTS:,} runs")
+            return cells
+        base = {**data, "allocator": entry}
+        for indices in itertools.product(*(range(len(axis.values)) for axis in own)):
+            chosen = dict(zip(own, indices, strict=True))
+            cells.append(Cell(number, entry_path, base, chosen))
+    for cell in cells:
+        _resolve(cell, folder)
+    return cells
+
+
+def _resolve(cell: Cell, folder: Path) -> None:
+    """Set the swept keys and check everything."""
+    for axis, index in cell.indices.items():
+        try:
+            cell.data = _with(cell.data, axis.path, axis.values[index])
+        except ValueError as error:
+            cell.report(axis.path, str(error))
+            return
+    cell.point = resolve_point(cell.data, folder, cell.report)
+
+
+def _with(data: Any, path: KeyPath, value: Any) -> Config:
+    """A copy of data with another value at path. Raises ValueError if there is no such place."""
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise ValueError(f"cannot be set: {dotted(path)} would be a key of {data!r}")
+    key = str(path[0])
+    below = value if len(path) == 1 else _with(data.get(key), path[1:], value)
+    return {**data, key: below}
+
+
+def _parameters(entry: Any) -> list[str]:
+    """The parameters of an allocator entry's class; none if there is no such class."""
+    table, base = PLUGINS["allocator"]
+    kind = entry.get("kind") if isinstance(entry, dict) else None
+    try:
+        return parameter_names(find_class(kind, table, base)) if isinstance(kind, str) else []
+    except ValueError:
+        return []
+
+
+def _applies(axis: Axis, entry: Any) -> bool:
+    return axis.path[0] != "allocator" or axis.path[1] in _parameters(entry)
+
+
+def _check_used(axes: list[Axis], entries: list[Any], report: Report) -> None:
+    """Report a swept key that no allocator has."""
+    known = sorted({name for entry in entries for name in _parameters(entry)})
+    for axis in axes:
+        if known and not any(_applies(axis, entry) for entry in entries):
+            sentence = f"no allocator here has it{guess(str(axis.path[1]), known)}"
+            report(("sweep", axis.key), sentence)
+
+
+def flush(cells: list[Cell], errors: Errors) -> None:
+    """Move the problems of cells to errors, each at the key, or swept value, it is about.
+
+    A problem that only some cells of an allocator have says for which values it arises.
+    """
+    for _, group in itertools.groupby(cells, key=lambda cell: cell.entry):
+        members = list(group)
+        for path, sentence, touched in _distinct(members):
+            is_partial = not all((path, sentence) in cell.problems for cell in members)
+            _add(touched, path, sentence, errors.add, is_partial)
+        for cell in members:
+            cell.problems = []
+
+
+def _distinct(cells: list[Cell]) -> Iterator[tuple[KeyPath, str, Cell]]:
+    seen = set()
+    for cell in cells:
+        for path, sentence in cell.problems:
+            swept = tuple(i for a, i in cell.indices.items() if path[: len(a.path)] == a.path)
+            if (path, sentence, swept) not in seen:
+                seen.add((path, sentence, swept))
+                yield path, sentence, cell
+
+
+def _add(
+    cell: Cell,
+    path: KeyPath,
+    sentence: str,
+    report: Report,
+    is_partial: bool,
+) -> None:
+    for axis, index in cell.indices.items():
+        if path[: len(axis.path)] == axis.path:
+            value = json.dumps(axis.values[index])
+            report(("sweep", axis.key, index), f"{value}: {sentence}")
+            return
+    if is_partial and cell.swept:
+        point = ", ".join(f"{key} {json.dumps(value)}" for key, value in cell.swept.items())
+        sentence = f"{sentence} (with {point})"
+    if path and path[0] == "allocator":
+        path = (*cell.entry_path, *path[1:])
+    report(path, sentence)
