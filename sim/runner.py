@@ -76,7 +76,7 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
     started = time.perf_counter()
     run = simulate(requests, memory, allocator, scheduler, cost, Options(options.single_step, log))
     wall_s = time.perf_counter() - started
-    row = {**spec.cells, **metrics.summarize(run, spec.slo)}
+    row = _row(spec, metrics.summarize(run, spec.slo))
     _write(folder, run, row, log)
     facts = {
         "key": key,
@@ -90,6 +90,12 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
     }
     results.write_manifest(folder, facts)
     return row
+
+
+def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
+    """The summary row: which run, how it ended, what it varies, and what was measured."""
+    begin = {name: spec.cells[name] for name in ("experiment", "run", "seed")}
+    return {**begin, "status": summary["status"], **spec.cells, **summary}
 
 
 def _write(folder: Path, run: Run, row: dict[str, Any], log: BlockLog | None) -> None:

@@ -133,8 +133,11 @@ class Allocator(ABC):
             log[i] = self.terms
 
     def held_ranges(self, row: int) -> IntArray:
-        """(first slot, slots) of what the row holds, in logical order: shape (pieces, 2)."""
-        raise NotImplementedError(f"{self.kind} does not say where a sequence's slots are")
+        """(first slot, slots) of what the row holds, in logical order: shape (pieces, 2).
+
+        Empty where an allocator does not say where slots are.
+        """
+        return np.empty((0, 2), np.int64)
 
     def fragmented_for(self, row: int) -> bool:
         """Whether the row fits into the free slots in total but into no hole of them."""

@@ -44,7 +44,9 @@ class AllocatorMachine(RuleBasedStateMachine):
 
     factory: Callable[[], Allocator]
 
-    @initialize(num_slots=st.integers(20, 120), max_model_len=st.integers(2, 40))
+    @initialize(
+        num_slots=st.sampled_from([16, 24, 40, 90]), max_model_len=st.sampled_from([8, 30, 40])
+    )
     def open_pool(self, num_slots: int, max_model_len: int) -> None:
         self.history = History(type(self).factory, num_slots, max_model_len)
 
@@ -65,6 +67,11 @@ class AllocatorMachine(RuleBasedStateMachine):
     def some_rows_decode(self, data: st.DataObject, num_iterations: int) -> None:
         rows = data.draw(st.lists(st.sampled_from(self.unfinished()), min_size=1, unique=True))
         self.history.decode(rows, num_iterations)
+
+    @precondition(lambda self: self.unfinished())
+    @rule(num_iterations=st.integers(1, 30))
+    def all_rows_decode(self, num_iterations: int) -> None:
+        self.history.decode(self.unfinished(), num_iterations)
 
     @precondition(lambda self: self.history.running)
     @rule(data=st.data())
@@ -96,8 +103,8 @@ def test_every_allocator_keeps_the_contract_in_any_history(
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=25,
-            stateful_step_count=25,
+            max_examples=50,
+            stateful_step_count=30,
             deadline=None,
             derandomize=True,
             suppress_health_check=list(HealthCheck),
@@ -217,6 +224,18 @@ def test_a_power_of_two_reservation_is_capped_at_the_longest_sequence() -> None:
 @pytest.mark.parametrize(("output", "slots"), [(1, 11), (2, 12), (3, 14), (8, 18), (9, 26)])
 def test_an_output_that_is_a_power_of_two_is_not_rounded_up(output: int, slots: int) -> None:
     assert reserved("pow2", 1, output=output) == slots
+
+
+def test_freed_blocks_are_handed_out_again_first_block_first() -> None:
+    """Ids in order at first; rows freed together return the last row's blocks on top."""
+    allocator, sequences = ALLOCATORS["paged"](block_size=4), SequenceTable()
+    allocator.bind(40, sequences, 64)
+    rows = [sequences.open(request_of(prompt=n, output=8), 0) for n in (10, 5, 8)]
+    for row, prompt in zip(rows, (10, 5, 8), strict=True):
+        assert allocator.admit(row, prompt) == Admission.OK
+    assert [allocator.block_table(row).tolist() for row in rows] == [[0, 1, 2], [3, 4], [5, 6]]
+    allocator.free(np.array(rows[:2]))
+    assert allocator.free_list().tolist() == [3, 4, 0, 1, 2, 7, 8, 9]
 
 
 def reserved(reservation: str, granularity: int, max_model_len: int = 64, output: int = 9) -> int:
