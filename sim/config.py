@@ -58,6 +58,9 @@ PLUGINS: dict[str, tuple[Table, type]] = {
     "cost": (COST_MODELS, CostModel),
 }
 
+# what is meant when the kind is left out
+DEFAULTS = {"scheduler": "fcfs", "cost": "linear"}
+
 MAX_TOKENS_RULES = ("output", "max_model_len", "column")
 
 Seconds = Annotated[float, Field(gt=0)]
@@ -154,10 +157,10 @@ def _resolve_parts(data: Config, folder: Path, report: Report) -> dict[str, Any]
     parts: dict[str, Any] = {}
     for key, (table, base) in PLUGINS.items():
         value = data.get(key)
-        if value is None:
-            if key in {"workload", "allocator"}:
-                continue  # reported as missing
-            value = {"kind": {"scheduler": "fcfs", "cost": "linear"}[key]}
+        if value is None and key not in DEFAULTS:
+            continue  # reported as missing
+        if key in DEFAULTS and (value is None or isinstance(value, dict)):
+            value = {"kind": DEFAULTS[key], **(value or {})}
         if key == "workload":
             value, rule = _split_max_tokens(value, report)
         part = resolve(value, table, base, (key,), report)
@@ -165,12 +168,9 @@ def _resolve_parts(data: Config, folder: Path, report: Report) -> dict[str, Any]
             continue
         if _can_build(key, part, folder, report):
             parts[key] = {**part, "max_tokens": rule} if key == "workload" else part
-    if data.get("workload") is None and "workload" in data:
-        report(("workload",), f"is required; accepted: a mapping with kind {', '.join(WORKLOADS)}")
-    if data.get("allocator") is None and "allocator" in data:
-        report(
-            ("allocator",), f"is required; accepted: a mapping with kind {', '.join(ALLOCATORS)}"
-        )
+    for key in PLUGINS:
+        if key not in DEFAULTS and key in data and data[key] is None:
+            report((key,), f"is required; accepted: {{kind: {', '.join(PLUGINS[key][0])}, …}}")
     return parts
 
 
@@ -218,18 +218,24 @@ def build_part(key: str, part: Config, folder: Path) -> Any:
     if key == "workload":
         part = {name: value for name, value in part.items() if name != "max_tokens"}
         if isinstance(part.get("path"), str):
-            part["path"] = str(folder / _expand(part["path"]))
+            part["path"] = str(_find(part["path"], folder))
     return build(part, table, base)
 
 
-def _expand(path: str) -> str:
-    """Put the value of KVSIM_SHARED into a path. Raises ValueError if it is needed and not set."""
-    if not SHARED.search(path):
-        return path
-    shared = os.environ.get("KVSIM_SHARED")
-    if not shared:
-        raise ValueError("path: needs the environment variable KVSIM_SHARED, which is not set")
-    return SHARED.sub(lambda match: shared, path)
+def _find(path: str, folder: Path) -> Path:
+    """Where a path of a workload leads. Raises ValueError if nothing is there."""
+    if SHARED.search(path):
+        shared = os.environ.get("KVSIM_SHARED")
+        if not shared:
+            raise ValueError("path: needs the environment variable KVSIM_SHARED, which is not set")
+        path = SHARED.sub(lambda match: shared, path)
+    found = folder / path
+    try:
+        found.stat()
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"path: {found}: {reason}") from None
+    return found
 
 
 def _bind(part: Config, num_slots: int, max_model_len: int, report: Report) -> None:

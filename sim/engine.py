@@ -88,7 +88,9 @@ class Replica:
             now = int(env.now)
             while arrivals.next_ns <= now:
                 self._arrive(now)
-            count = self._sleep(now) or self._iterate(now)
+            count = 0 if self.single_step else self._sleep(now)
+            if count == 0:
+                count = self._iterate(now)
             if count:
                 yield env.timeout(self.recorder.boundaries.item(count) - now)
                 self._commit(count)
@@ -110,7 +112,7 @@ class Replica:
     def _sleep(self, now_ns: int) -> int:
         """Plan iterations that need no schedule(), because nobody waits; return how many."""
         scheduler = self.scheduler
-        if self.single_step or not scheduler.is_steady:
+        if not scheduler.is_steady:
             return 0
         self.recorder.boundaries[0] = now_ns
         self._num_scheduled = 0

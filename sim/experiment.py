@@ -173,14 +173,17 @@ def _experiment(data: Config, cells: list[Cell], seeds: list[int], folder: Path)
         figures=tuple(top.figures or ()),
         cost_source=_cost_source(cells, folder),
         config=_resolved(data, cells, seeds),
-        specs=tuple(_specs(cells, seeds, folder)),
+        specs=tuple(_specs(cells, seeds, folder, list(data.get("sweep") or {}))),
         pool_lines=tuple(lines),
     )
 
 
-def _specs(cells: list[Cell], seeds: list[int], folder: Path) -> Iterator[RunSpec]:
+def _specs(
+    cells: list[Cell], seeds: list[int], folder: Path, swept_keys: list[str]
+) -> Iterator[RunSpec]:
     """The runs: cells x seeds, but one seed where it changes nothing."""
     names = naming.Names(
+        swept_keys,
         [(cell.entry, _point(cell).config["allocator"]) for cell in cells],
         [cell.swept for cell in cells],
     )

@@ -13,13 +13,16 @@ MAX_LENGTH = 120
 class Names:
     """Names for the points of an experiment.
 
-    allocators is (entry, resolved allocator) for each point, swept its swept keys and values.
+    keys are the swept keys in their order; allocators is (entry, resolved allocator) for each
+    point, swept the swept keys that it has and their values.
     """
 
     def __init__(
-        self, allocators: list[tuple[int, dict[str, Any]]], swept: list[dict[str, Any]]
+        self,
+        keys: list[str],
+        allocators: list[tuple[int, dict[str, Any]]],
+        swept: list[dict[str, Any]],
     ) -> None:
-        keys = list(dict.fromkeys(key for point in swept for key in point))
         differing = [f"allocator.{name}" for name in _differing(allocators)]
         self._keys = keys + [key for key in differing if key not in keys]
         self._kinds = [allocator["kind"] for _, allocator in allocators]

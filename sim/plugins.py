@@ -175,7 +175,7 @@ def find_class(kind: str, table: Table, base: type | None) -> type:
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")
         raise ValueError(f"{kind} cannot be imported: {reason}") from None
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ValueError(f"{kind} is not a {base.__name__}; accepted: a subclass of it")
+        raise ValueError(f"{kind} is no {base.__name__}; accepted: a subclass of it")
     if inspect.isabstract(found):
         missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
         raise ValueError(f"{kind} cannot be used: it does not define {missing}")

@@ -19,6 +19,7 @@ from sim.experiment import Experiment
 from sim.runner import RunOptions, run_experiment
 
 MAX_ROWS_SHOWN = 60
+MIN_WIDTH = 180  # of a table that goes to a file or a pipe
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def _progress() -> Progress:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=Console(file=sys.stderr), transient=True)
+    console = Console(file=sys.stderr)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
@@ -122,14 +124,14 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
     for line in experiment.budget_lines():
         print(line)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("run", overflow="fold")
+    table.add_column("run", no_wrap=True)
     for name in ("token %", "reserv. %", "intern. %", "extern. %", "free %"):
         table.add_column(name, justify="right")
     for name in ("running", "finished", "preempt.", "TTFT p50 s", "TPOT p50 s", "req/s"):
         table.add_column(name, justify="right")
     for row in outcome.rows[:MAX_ROWS_SHOWN]:
         table.add_row(*_cells(row))
-    Console(width=max(120, Console().width)).print(table)
+    Console(width=MIN_WIDTH if not sys.stdout.isatty() else None).print(table)
     if len(outcome.rows) > MAX_ROWS_SHOWN:
         print(f"… and {len(outcome.rows) - MAX_ROWS_SHOWN} more runs, in summary.csv")
     for path in outcome.files:

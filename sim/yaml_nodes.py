@@ -120,6 +120,9 @@ def _compose(text: str, name: str) -> yaml.Node | None:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         problem = " ".join((error.problem or str(error.context)).split())
+        start = error.context_mark
+        if start and start.line + 1 != line:
+            problem += f" (begun in line {start.line + 1})"
         raise ConfigError([f"{name}:{line}: not YAML: {problem}"]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1

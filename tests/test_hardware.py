@@ -111,7 +111,7 @@ def test_the_budget_is_usable_memory_less_weights_and_activations() -> None:
 
 
 def test_opt_13b_on_an_a100_40gb_comes_out_beside_table_1_of_the_paper() -> None:
-    """12 GiB, 15.7K slots in the paper, whose weights and KV take 95 % of 40 GiB; 4 % fewer here."""
+    """The paper has 12 GiB and 15.7K slots: 95 % of 40 GiB for weights and KV. 4 % fewer here."""
     budget = memory_budget(preset_model("opt-13b"), preset_device("a100-40gb"), 0.9)
     assert budget.num_slots == 15_098
     assert budget.kv_bytes / GIB == pytest.approx(11.52, abs=0.01)

@@ -1,0 +1,61 @@
+"""Figures, drawn from result files alone. One file a figure; FIGURES is their table."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import matplotlib.style
+
+from sim.figures.base import Drawing, FigureError, Results
+from sim.figures.pool_map import draw_pool_map
+from sim.figures.running import draw_requests
+from sim.figures.style import STYLE
+from sim.figures.sweep import draw_metric_vs_sweep
+from sim.figures.timeline import draw_timeline
+from sim.figures.waste import draw_waste
+from sim.results import replacing
+
+__all__ = ["FIGURES", "FigureError", "Results", "draw"]
+
+FIGURES: dict[str, Callable[[Results], Drawing]] = {
+    "waste": draw_waste,
+    "timeline": draw_timeline,
+    "requests": draw_requests,
+    "metric_vs_sweep": draw_metric_vs_sweep,
+    "pool_map": draw_pool_map,
+}
+
+# neither dates nor versions: the same bytes on every drawing
+METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+
+
+def draw(name: str, results: Results, folder: Path) -> list[Path]:
+    """Write <folder>/<name>.png, .svg, and .csv with the plotted points; return the paths.
+
+    Nothing is written unless all three could be made. Raises ValueError for an unknown name,
+    FigureError if these results have nothing to draw, ResultsError if the folder cannot be written.
+    """
+    if name not in FIGURES:
+        raise ValueError(f"unknown figure {name!r}; accepted: {', '.join(FIGURES)}")
+    with matplotlib.style.context(STYLE, after_reset=True):
+        contents = _contents(FIGURES[name](results))
+    paths = [folder / f"{name}.{suffix}" for suffix in contents]
+    with ExitStack() as stack:
+        temporaries = [stack.enter_context(replacing(path)) for path in paths]
+        for temporary, content in zip(temporaries, contents.values(), strict=True):
+            temporary.write_bytes(content)
+    return paths
+
+
+def _contents(drawing: Drawing) -> dict[str, bytes]:
+    """The bytes of the three files, by suffix."""
+    contents = {}
+    for suffix, metadata in METADATA.items():
+        buffer = io.BytesIO()
+        drawing.figure.savefig(buffer, format=suffix, metadata=metadata)
+        contents[suffix] = buffer.getvalue()
+    table = drawing.points.to_csv(index=False, lineterminator="\n")
+    return {**contents, "csv": table.encode("utf-8", errors="replace")}

@@ -1,0 +1,35 @@
+"""What a figure is made from, and what it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+
+class FigureError(Exception):
+    """A figure that these results cannot give: one sentence."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The tables of one experiment, as read from its files. Tables are keyed by run.
+
+    cost_source says which model gave the times.
+    """
+
+    name: str
+    summary: pd.DataFrame
+    timelines: dict[str, pd.DataFrame]
+    requests: dict[str, pd.DataFrame]
+    blocks: dict[str, pd.DataFrame]
+    cost_source: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawn figure and exactly the points in it."""
+
+    figure: Figure
+    points: pd.DataFrame

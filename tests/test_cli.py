@@ -1,0 +1,275 @@
+"""The command line as a user meets it: one process a command, real files, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SHARED = Path(os.environ.get("KVSIM_SHARED", ROOT.parent / "shared"))
+AZURE = SHARED / "traces" / "azure" / "AzureLLMInferenceTrace_conv.csv"
+
+SMALL = """
+name: small
+kv_cache: {num_slots: 160}
+max_model_len: 64
+workload:
+  kind: inline
+  requests:
+    - {prompt_tokens: 20, output_tokens: 5}
+    - {arrival_s: 0.01, prompt_tokens: 30, output_tokens: 9}
+    - {arrival_s: 0.02, prompt_tokens: 10, output_tokens: 3}
+allocator:
+  - {kind: contiguous, reservation: max}
+  - {kind: paged, block_size: 16}
+figures: [waste]
+"""
+
+
+def kvsim(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sim.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=200,
+    )
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def runs(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    return {run["allocator"]: run for run in found["runs"]}
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_run_prints_a_table_and_the_paths_of_the_files(small: Path) -> None:
+    done = kvsim("run", small, cwd=small.parent)
+    assert done.returncode == 0, done.stderr
+    folder = small.parent / "results" / "small"
+    assert "token" in done.stdout
+    for name in ("summary.csv", "figures/waste.png", "figures/waste.svg", "figures/waste.csv"):
+        assert (folder / name).exists()
+        assert name in done.stdout
+
+
+def test_json_is_one_object_with_the_rows_of_summary_csv(small: Path) -> None:
+    found = runs(kvsim("run", small, "--json", cwd=small.parent))
+    table = pd.read_csv(small.parent / "results" / "small" / "summary.csv")
+    assert list(table.columns[:4]) == ["experiment", "run", "seed", "status"]
+    assert list(table["allocator"]) == list(found)
+    for _, row in table.iterrows():
+        terms = [
+            f"{t}_frac"
+            for t in ("token_states", "reserved", "internal", "external", "cached", "free")
+        ]
+        assert sum(row[terms]) == pytest.approx(1)
+        assert row["num_finished"] == 3
+        assert found[row["allocator"]]["makespan_s"] == pytest.approx(row["makespan_s"])
+
+
+def test_sleeping_single_steps_and_checked_runs_write_the_same_bytes(small: Path) -> None:
+    folders = []
+    for number, flags in enumerate([[], ["--single-step"], ["--check"], ["-j", "2"]]):
+        out = small.parent / str(number)
+        done = kvsim("run", small, "--out", out, *flags, cwd=small.parent)
+        assert done.returncode == 0, done.stderr
+        folders.append({k: v for k, v in files_below(out).items() if "manifest" not in k})
+    assert folders[0] == folders[1] == folders[2] == folders[3]
+
+
+def test_a_finished_run_is_not_run_again_unless_its_files_changed(small: Path) -> None:
+    def age() -> dict[str, int]:
+        folder = small.parent / "results" / "small" / "runs"
+        return {path.parent.name: path.stat().st_mtime_ns for path in folder.rglob("requests.*")}
+
+    kvsim("run", small, cwd=small.parent)
+    first = age()
+    kvsim("run", small, cwd=small.parent)
+    assert age() == first
+    damaged = next((small.parent / "results" / "small" / "runs").glob("paged*")) / "summary.json"
+    damaged.write_text("{}")
+    kvsim("run", small, cwd=small.parent)
+    second = age()
+    assert [name for name in first if first[name] != second[name]] == [damaged.parent.name]
+    kvsim("run", small, "--force", cwd=small.parent)
+    assert all(age()[name] != first[name] for name in first)
+
+
+def test_plot_draws_the_same_figures_again_from_files_alone(small: Path) -> None:
+    kvsim("run", small, cwd=small.parent)
+    folder = small.parent / "results" / "small"
+    before = files_below(folder / "figures")
+    for path in (folder / "figures").iterdir():
+        path.unlink()
+    small.unlink()
+    done = kvsim("plot", folder, cwd=small.parent)
+    assert done.returncode == 0, done.stderr
+    assert files_below(folder / "figures") == before
+
+
+def test_a_figure_that_cannot_be_drawn_keeps_the_results_and_exits_with_1(small: Path) -> None:
+    """Case 30 of the behaviours real systems got wrong."""
+    done = kvsim("run", small, "--set", "figures=[metric_vs_sweep]", cwd=small.parent)
+    assert done.returncode == 1
+    assert done.stderr.startswith("figure metric_vs_sweep: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert len(pd.read_csv(small.parent / "results" / "small" / "summary.csv")) == 2
+
+
+def test_a_request_larger_than_the_pool_is_rejected_and_the_rest_proceeds(small: Path) -> None:
+    done = kvsim(
+        "run",
+        small,
+        "--set",
+        "max_model_len=4000",
+        "--set",
+        "workload.requests=[{prompt_tokens: 1002, output_tokens: 4},"
+        "{prompt_tokens: 20, output_tokens: 4}]",
+        "--set",
+        "allocator={kind: paged}",
+        "--json",
+        cwd=small.parent,
+    )
+    row = runs(done)["paged"]
+    assert (row["num_rejected"], row["num_finished"]) == (1, 1)
+    folder = small.parent / "results" / "small" / "runs" / row["run"]
+    requests = pd.read_parquet(folder / "requests.parquet")
+    assert requests["reason"][0] == "needs 63 blocks of 16 slots, the pool has 10"
+
+
+MISTAKES = {
+    "a missing file": (["run", "nothing.yaml"], "nothing.yaml"),
+    "an unknown key": (["run", "small.yaml", "--set", "allocatr={kind: paged}"], "allocator"),
+    "an unknown allocator": (["run", "small.yaml", "--set", "allocator={kind: pagd}"], "paged"),
+    "block size 0": (
+        ["run", "small.yaml", "--set", "allocator={kind: paged, block_size: 0}"],
+        "block_size",
+    ),
+    "a zero pool": (["run", "small.yaml", "--set", "kv_cache={num_slots: 0}"], "num_slots"),
+    "a negative length": (
+        ["run", "small.yaml", "--set", "workload.requests=[{prompt_tokens: -1, output_tokens: 1}]"],
+        "prompt_tokens",
+    ),
+    "an empty trace": (["run", "small.yaml", "--set", "workload.requests=[]"], "request"),
+    "a trace that is not there": (["trace", "info", "nothing.csv"], "nothing.csv"),
+    "results that are not there": (["plot", "nothing"], "nothing"),
+    "no jobs": (["run", "small.yaml", "-j", "0"], "-j"),
+    "an unknown figure": (["run", "small.yaml", "--set", "figures=[wast]"], "waste"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "named"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    arguments: list[str], named: str, small: Path
+) -> None:
+    done = kvsim(*arguments, cwd=small.parent)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (small.parent / "results").exists()
+
+
+def test_an_unwritable_folder_is_one_sentence(small: Path) -> None:
+    (small.parent / "results").write_text("a file in the way")
+    done = kvsim("run", small, cwd=small.parent)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_check_says_what_would_run_and_writes_nothing(small: Path) -> None:
+    done = kvsim("check", small, cwd=small.parent)
+    assert done.returncode == 0
+    assert "2 runs" in done.stdout
+    assert [path.name for path in small.parent.iterdir()] == ["small.yaml"]
+
+
+def test_list_names_every_table_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    done = kvsim("list", cwd=tmp_path)
+    for name in ("contiguous", "paged", "unbounded", "fcfs", "linear", "sharegpt", "opt-13b"):
+        assert name in done.stdout
+    assert kvsim("list", "colours", cwd=tmp_path).returncode == 2
+
+
+def test_help_shows_examples_without_loading_the_simulator(tmp_path: Path) -> None:
+    code = "import sys, sim.cli; sim.cli.build_parser(); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for heavy in ("numpy", "numba", "pandas", "matplotlib", "pydantic"):
+        assert f"'{heavy}'" not in done.stdout
+    start = time.perf_counter()
+    shown = kvsim("--help", cwd=tmp_path)
+    assert "examples:" in shown.stdout
+    assert time.perf_counter() - start < 5  # 0.1 s on an idle machine
+
+
+def test_quickstart_shows_that_paging_holds_more_requests(tmp_path: Path) -> None:
+    found = json.loads(
+        kvsim("run", ROOT / "experiments" / "quickstart.yaml", "--json", cwd=tmp_path).stdout
+    )["runs"]
+    longest = found[0]["num_running_max"]
+    paged = next(run for run in found if run["allocator"] == "paged")
+    assert longest == 4096 // 512
+    assert paged["num_running_max"] > 2 * longest
+
+
+def test_the_worked_example_holds_the_blocks_it_says(tmp_path: Path) -> None:
+    kvsim("run", ROOT / "experiments" / "worked_example.yaml", cwd=tmp_path)
+    folder = tmp_path / "results" / "worked_example" / "runs"
+    blocks = pd.read_parquet(next(folder.glob("paged*")) / "blocks.parquet")
+    first = blocks[blocks["time_s"] == blocks["time_s"].min()]
+    held = first.groupby("request")["num_slots"].sum()
+    written = first.groupby("request")["num_written"].sum()
+    assert list(held // 16) == [2, 3, 1]
+    assert list(written) == [25, 47, 12]
+    assert list(held - written) == [7, 1, 4]
+    assert 64 - held.sum() // 16 == 58
+    last = blocks[(blocks["request"] == 1) & (blocks["time_s"] == blocks["time_s"].max())]
+    assert last["num_written"].sum() == 67
+    assert len(last) == 5
+
+
+@pytest.mark.skipif(not AZURE.exists(), reason=f"{AZURE} is not there")
+def test_the_azure_trace_runs_from_its_published_file(tmp_path: Path) -> None:
+    experiment = ROOT / "experiments" / "block_size_azure.yaml"
+    done = kvsim(
+        "run",
+        experiment,
+        "--set",
+        "sweep={}",
+        "--set",
+        f"workload.path={AZURE}",
+        "--set",
+        "workload.limit=2000",
+        "--set",
+        "figures=[]",
+        "--json",
+        cwd=tmp_path,
+    )
+    for row in json.loads(done.stdout)["runs"]:
+        assert row["num_finished"] == row["num_requests"] == 2000
