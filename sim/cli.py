@@ -125,6 +125,8 @@ def _load(arguments: argparse.Namespace) -> Experiment:
     from sim.experiment import load_experiment
     from workloads.trace import TraceError
 
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # "module:Class" may name a file in the current folder
     try:
         experiment = load_experiment(arguments.file, arguments.overrides)
         experiment.runs()

@@ -15,11 +15,11 @@ from typing import Any
 import joblib
 
 from sim import metrics, results
+from sim.allocators.checked import CheckedAllocator
 from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.engine import Options, Run, simulate
 from sim.experiment import Experiment, RunSpec
 from sim.jit import source_digest
-from sim.testing import CheckedAllocator
 
 PACKAGES = ("simpy", "numpy", "numba", "pandas", "pyarrow")
 

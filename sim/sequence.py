@@ -8,6 +8,7 @@ when it resumes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -88,11 +89,13 @@ class SequenceTable:
     """Rows for the sequences in service; grows by doubling.
 
     rows is the array itself, int64, shape (capacity, NUM_SEQUENCE_COLUMNS). It is replaced when
-    the table grows, so hold the table, not rows.
+    the table grows, so hold the table, not rows. Who keeps something for every row adds a
+    function to when_grown, which is called with the new capacity.
     """
 
     def __init__(self, capacity: int = 64) -> None:
         self.rows: IntArray = np.zeros((capacity, NUM_SEQUENCE_COLUMNS), np.int64)
+        self.when_grown: list[Callable[[int], None]] = []
         self._unused = list(range(capacity - 1, -1, -1))
 
     def open(self, requests: IntArray, request: int) -> int:
@@ -101,6 +104,8 @@ class SequenceTable:
             capacity = len(self.rows)
             self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
             self._unused = list(range(2 * capacity - 1, capacity - 1, -1))
+            for resize in self.when_grown:
+                resize(2 * capacity)
         row = self._unused.pop()
         open_row(self.rows, row, requests, request)
         return row

@@ -1,7 +1,7 @@
-"""Checks for allocators: one that verifies every operation, and a suite for plug-ins.
+"""The allocator contract as a suite, also for allocators of your own.
 
-`CheckedAllocator` stands in for the allocator it holds, also inside the engine. `History` is the
-contract as a set of steps; `check_allocator` takes them at random, with fixed seeds.
+`History` is the contract as a set of steps; `check_allocator` takes them at random, with fixed
+seeds.
 """
 
 from __future__ import annotations
@@ -9,24 +9,19 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from sim.allocators.base import (
-    TOKEN_STATES,
     Admission,
     Allocator,
-    BoolArray,
-    ConservationError,
-    KVUsage,
 )
+from sim.allocators.checked import CheckedAllocator, difference, require, visible_state
 from sim.sequence import (
     FINAL_TOKENS,
     NUM_COMPUTED,
-    NUM_SLOTS,
     NUM_TOKENS,
-    IntArray,
     Limits,
     SequenceTable,
     new_requests,
@@ -34,165 +29,7 @@ from sim.sequence import (
 
 Answer = TypeVar("Answer")
 
-
-def require(condition: bool, sentence: str) -> None:
-    """Raise ConservationError with the sentence unless the condition holds."""
-    if not condition:
-        raise ConservationError(sentence)
-
-
-def visible_state(allocator: Allocator) -> dict[str, IntArray]:
-    """The terms and, where the allocator shows them, its free blocks and holes in their order."""
-    state = {"terms": allocator.terms.copy()}
-    for name in ("free_list", "holes"):
-        method = getattr(allocator, name, None)
-        if method is not None:
-            state[name] = method()
-    return state
-
-
-def difference(before: dict[str, IntArray], after: dict[str, IntArray]) -> str:
-    """The names of what differs between two states; empty if nothing does."""
-    return ", ".join(name for name in before if not np.array_equal(before[name], after[name]))
-
-
-class CheckedAllocator(Allocator):
-    """Delegates to another allocator and raises ConservationError when it breaks the contract.
-
-    Every attribute that is not part of the contract is the other allocator's.
-    """
-
-    kind: ClassVar[str] = "checked"
-
-    def __init__(self, inner: Allocator) -> None:
-        self.inner = inner
-        vars(self).update(kind=inner.kind, needs=inner.needs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
-        self.inner.bind(num_slots, sequences, max_model_len)
-        self._check_now("bind")
-
-    def can_allocate(self, row: int) -> Admission:
-        return self._ask("can_allocate", lambda: self.inner.can_allocate(row))
-
-    def can_append(self, rows: IntArray, num_iterations: int) -> int:
-        answer = self._ask("can_append", lambda: self.inner.can_append(rows, num_iterations))
-        self._require(
-            0 <= answer <= num_iterations, f"can_append answers {answer} of {num_iterations}"
-        )
-        return answer
-
-    def never_fits(self, requests: IntArray) -> BoolArray:
-        return self._ask("never_fits", lambda: self.inner.never_fits(requests), rows=False)
-
-    def fragmented_for(self, row: int) -> bool:
-        return self._ask("fragmented_for", lambda: self.inner.fragmented_for(row))
-
-    def refusal(self, row: int) -> str:
-        return self.inner.refusal(row)
-
-    def admit(self, row: int, count: int) -> Admission:
-        expected = self.can_allocate(row)
-        before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
-        verdict = self.inner.admit(row, count)
-        self._require(verdict == expected, f"admit answers {verdict!r} after {expected!r}")
-        if verdict == Admission.OK:
-            self._require_advance(rows_before, np.array([row]), np.array([count]))
-            self._check_now("admit")
-        else:
-            self._require_unchanged("a refused admit", before, rows_before)
-        return verdict
-
-    def append(self, rows: IntArray, counts: IntArray) -> int:
-        before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
-        served = self.inner.append(rows, counts)
-        self._require(0 <= served <= len(rows), f"append served {served} of {len(rows)} rows")
-        advance = counts.copy()
-        advance[served:] = 0
-        self._require_advance(rows_before, rows, advance)
-        if served < len(rows):
-            late = rows[served:]
-            is_same = np.array_equal(self.sequences.rows[late], rows_before[late])
-            self._require(is_same, "append changed a row that it did not serve")
-        if served == 0:
-            self._require_unchanged("an append that served nobody", before, rows_before)
-        self._check_now("append")
-        return served
-
-    def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
-        rows_before = self.sequences.rows.copy()
-        self.inner.append_ahead(rows, num_iterations, log)
-        self._require_advance(rows_before, rows, np.full(len(rows), num_iterations))
-        self._require_totals(log[:num_iterations], "append_ahead")
-        if num_iterations:
-            is_current = np.array_equal(log[num_iterations - 1], self.terms)
-            self._require(is_current, "append_ahead logs other terms than it leaves")
-        self._check_now("append_ahead")
-
-    def free(self, rows: IntArray) -> None:
-        self.inner.free(rows)
-        held = self.sequences.rows[rows][:, [NUM_COMPUTED, NUM_SLOTS]]
-        self._require(not held.any(), "a freed row still holds memory")
-        self._check_now("free")
-
-    def held_ranges(self, row: int) -> IntArray:
-        return self.inner.held_ranges(row)
-
-    @property
-    def num_blocks(self) -> int | None:
-        return self.inner.num_blocks
-
-    def usage(self) -> KVUsage:
-        return self.inner.usage()
-
-    def check(self, rows: IntArray) -> None:
-        self.inner.check(rows)
-        self._require_totals(self.terms[np.newaxis], "check")
-
-    def _check_now(self, operation: str) -> None:
-        self._require_totals(self.terms[np.newaxis], operation)
-        self.inner.check(np.flatnonzero(self.sequences.rows[:, NUM_SLOTS]))
-
-    def _require(self, condition: bool, sentence: str) -> None:
-        require(condition, f"{self.kind}: {sentence}")
-
-    def _require_totals(self, log: IntArray, operation: str) -> None:
-        """No term is negative and all add to the pool, or to what unlimited memory has written."""
-        self._require(not (log < 0).any(), f"a term is negative after {operation}")
-        totals = np.maximum(self.num_slots, log[:, TOKEN_STATES])
-        are_right = np.array_equal(log.sum(axis=1), totals)
-        self._require(are_right, f"the terms do not add to the pool after {operation}")
-
-    def _require_advance(self, before: IntArray, rows: IntArray, counts: IntArray) -> None:
-        """Each row has computed so many more tokens, and no other row has changed."""
-        now = self.sequences.rows
-        written = now[rows, NUM_COMPUTED] - before[rows, NUM_COMPUTED]
-        self._require(np.array_equal(written, counts), "num_computed advanced by another count")
-        others = np.ones(len(now), np.bool_)
-        others[rows] = False
-        self._require(np.array_equal(now[others], before[others]), "another row has changed")
-
-    def _require_unchanged(
-        self, operation: str, before: dict[str, IntArray], rows: IntArray | None
-    ) -> None:
-        changed = difference(before, visible_state(self.inner))
-        self._require(not changed, f"{operation} changed {changed}")
-        if rows is not None:
-            is_same = np.array_equal(self.sequences.rows, rows)
-            self._require(is_same, f"{operation} changed the sequences")
-
-    def _ask(self, name: str, question: Callable[[], Answer], rows: bool = True) -> Answer:
-        """The answer to a question, which must change nothing."""
-        before = visible_state(self.inner)
-        rows_before = self.sequences.rows.copy() if rows else None
-        answer = question()
-        self._require_unchanged(name, before, rows_before)
-        return answer
+__all__ = ["CheckedAllocator", "History", "check_allocator", "visible_state"]
 
 
 class History:

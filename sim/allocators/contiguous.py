@@ -76,11 +76,11 @@ class Contiguous(Allocator):
         self._holes: IntArray = np.zeros((1, 2), np.int64)
         self._holes[0] = (0, size)
         self._starts: IntArray = np.zeros(0, np.int64)
-        self._fit_tables()
+        self._resize(len(sequences.rows))
+        sequences.when_grown.append(self._resize)
 
-    def _fit_tables(self) -> None:
+    def _resize(self, capacity: int) -> None:
         """Room for a start per row, and for a hole before, between and after all of them."""
-        capacity = len(self.sequences.rows)
         starts = np.zeros(capacity, np.int64)
         starts[: len(self._starts)] = self._starts
         self._starts = starts
@@ -98,8 +98,6 @@ class Contiguous(Allocator):
         return answer
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
-        if len(self._starts) != len(self.sequences.rows):
-            self._fit_tables()
         return arena.append(
             self._arena, self.sequences.rows, self._holes, self._starts, rows, counts
         )

@@ -67,11 +67,11 @@ class Paged(Allocator):
         self._free_blocks = np.arange(num_blocks - 1, -1, -1, dtype=np.int32)
         self._width = min(num_blocks, -(-max_model_len // self.block_size))
         self._table: blocks.BlockIds = np.empty((0, self._width), np.int32)
-        self._fit_tables()
+        self._resize(len(sequences.rows))
+        sequences.when_grown.append(self._resize)
 
-    def _fit_tables(self) -> None:
+    def _resize(self, capacity: int) -> None:
         """Give every row of the sequence table a block table."""
-        capacity = len(self.sequences.rows)
         table = np.empty((capacity, self._width), np.int32)
         table[: len(self._table)] = self._table
         self._table = table
@@ -87,16 +87,12 @@ class Paged(Allocator):
         return np.greater(need, usable)
 
     def admit(self, row: int, count: int) -> Admission:
-        if len(self._table) != len(self.sequences.rows):
-            self._fit_tables()
         verdict = blocks.admit(
             self._pool, self.sequences.rows, self._table, self._free_blocks, row, count
         )
         return ADMISSIONS[verdict]
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
-        if len(self._table) != len(self.sequences.rows):
-            self._fit_tables()
         return blocks.append(
             self._pool,
             self.sequences.rows,
@@ -129,8 +125,6 @@ class Paged(Allocator):
     def block_table(self, row: int) -> IntArray:
         """Ids of the row's blocks in logical order."""
         held = self.sequences.rows.item(row, NUM_SLOTS) // self.block_size
-        if held == 0:
-            return np.empty(0, np.int64)  # a new row may lie beyond the tables
         return self._table[row, :held].astype(np.int64)
 
     def held_ranges(self, row: int) -> IntArray:

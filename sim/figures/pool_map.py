@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
@@ -23,10 +23,12 @@ ROW_IN, PANEL_IN = 0.16, 0.62  # a row of slots; title, ticks and label of a pan
 LABEL_PT = 6.5
 GRID_PT = (style.WIDTH_IN - 0.75) * 72  # about the width of the grid
 
+OWNER_COLORS = style.PALETTE[:6]  # without black, on which nothing can be read
 HATCH = "//////"
 LABEL_NOTE = "3:0 is request 3, its logical block 0."
 
 Rectangle = list[tuple[float, float]]
+Segment = list[tuple[float, float]]
 
 
 def draw_pool_map(results: Results) -> Drawing:
@@ -39,8 +41,8 @@ def draw_pool_map(results: Results) -> Drawing:
     sizes = [_num_slots(group, table) for group, table in zip(shown, tables, strict=True)]
     columns = grid_columns(max(sizes))
     heights = [-(-size // columns) * ROW_IN + PANEL_IN for size in sizes]
-    figure = style.new_figure(1.2 + sum(heights))
-    panels = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
+    figure, body = style.new_figure(1.2 + sum(heights))
+    panels = body.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
     unlabelled = 0
     for ax, group, table, size in zip(panels, shown, tables, sizes, strict=True):
         unlabelled += _draw_pool(ax, table, size, columns)
@@ -115,28 +117,44 @@ def _pieces(start: int, end: int, columns: int) -> Iterator[Rectangle]:
         start = stop
 
 
+def _outline(start: int, end: int, columns: int) -> Iterator[Segment]:
+    """The border of slots start to end; where they go on in the next row there is none."""
+    pieces = list(_pieces(start, end, columns))
+    for i, ((left, top), (right, _), (_, bottom), _) in enumerate(pieces):
+        above = pieces[i - 1][0][0] if i else columns
+        below = pieces[i + 1][1][0] if i + 1 < len(pieces) else 0
+        if left < above:
+            yield [(left, top), (min(right, above), top)]
+        if below < right:
+            yield [(max(left, below), bottom), (right, bottom)]
+        yield [(left, top), (left, bottom)]
+        yield [(right, top), (right, bottom)]
+
+
 def _draw_pool(ax: Axes, table: pd.DataFrame, num_slots: int, columns: int) -> int:
     """Draw one grid; return how many requests found no room for a label."""
     rows = -(-num_slots // columns)
     _draw_free(ax, table, num_slots, columns)
-    outlines: list[Rectangle] = []
+    outlines: list[Segment] = []
+    has_blocks = bool(table["index"].max() > 0)
     unlabelled = 0
     for i, (request, held) in enumerate(table.groupby("request", sort=True)):
-        color = style.color_of(i)
+        color = OWNER_COLORS[i % len(OWNER_COLORS)]
         written: list[Rectangle] = []
         unwritten: list[Rectangle] = []
         for start, size, filled in held[["start_slot", "num_slots", "num_written"]].to_numpy():
             written += _pieces(start, start + filled, columns)
             unwritten += _pieces(start + filled, start + size, columns)
-            outlines += _pieces(start, start + size, columns)
+            outlines += _outline(start, start + size, columns)
         hatched = PolyCollection(
             unwritten, facecolor=style.tint(color), edgecolor=color, linewidth=0
         )
         hatched.set_hatch(HATCH)
         ax.add_collection(hatched)
         ax.add_collection(PolyCollection(written, facecolor=color, linewidth=0))
-        unlabelled += not _label_blocks(ax, str(request), held, columns)
-    ax.add_collection(PolyCollection(outlines, facecolor="none", edgecolor="black", linewidth=0.6))
+        ink = style.text_color(color)
+        unlabelled += not _label_blocks(ax, held, columns, ink if has_blocks else None)
+    ax.add_collection(LineCollection(outlines, color="black", linewidth=0.7))
     ax.set(xlim=(0, columns), ylim=(rows, 0))
     step = max(1, rows // 4)
     ax.set_yticks(np.arange(0, rows, step) + 0.5, [str(r * columns) for r in range(0, rows, step)])
@@ -163,28 +181,28 @@ def _draw_free(ax: Axes, table: pd.DataFrame, num_slots: int, columns: int) -> N
     ax.add_collection(PolyCollection(free, facecolor="white", edgecolor="#BBBBBB", linewidth=0.4))
 
 
-def _label_blocks(ax: Axes, request: str, held: pd.DataFrame, columns: int) -> bool:
-    """Write request:logical block, or the request alone, where it fits; whether it did once."""
-    many = held["index"].max() > 0
+def _label_blocks(ax: Axes, held: pd.DataFrame, columns: int, ink: str | None) -> bool:
+    """Write request:logical block, or the request alone, where it fits; whether it did once.
+
+    ink is the color on written slots; None for memory without blocks, which needs no index.
+    """
     slot_pt = GRID_PT / columns
     fitted = False
-    for index, start, size in held[["index", "start_slot", "num_slots"]].to_numpy():
+    parts = held[["request", "index", "start_slot", "num_slots", "num_written"]].to_numpy()
+    for request, index, start, size, filled in parts:
         longest = max(_pieces(start, start + size, columns), key=lambda p: p[1][0] - p[0][0])
         (left, top), (right, _) = longest[:2]
-        texts = [f"{request}:{index}", request] if many else [request]
+        texts = [str(request)] if ink is None else [f"{request}:{index}", str(request)]
         room = (right - left) * slot_pt / (0.62 * LABEL_PT) - 0.5
         text = next((text for text in texts if len(text) <= room), None)
         if text is not None:
             fitted = True
-            ax.text(
-                (left + right) / 2,
-                top + 0.53,
-                text,
-                ha="center",
-                va="center",
-                fontsize=LABEL_PT,
-                path_effects=[withStroke(linewidth=1.8, foreground="white")],
-            )
+            label = ax.text((left + right) / 2, top + 0.53, text, fontsize=LABEL_PT)
+            label.set(ha="center", va="center")
+            if filled < size or ink is None:
+                label.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
+            else:
+                label.set_color(ink)
     return fitted
 
 
@@ -199,13 +217,15 @@ def _legend_and_notes(
         Patch(facecolor="white", edgecolor="#BBBBBB"),
     ]
     labels = ["written", "held, not written", "free"]
-    style.legend(figure, handles, labels, columns=3)
-    notes = ["A color is a request; colors repeat after seven. " + LABEL_NOTE * any_blocks]
+    style.legend(figure.subfigs[0], handles, labels, columns=3)
+    notes = ["A color is a request; colors repeat after six. " + LABEL_NOTE * any_blocks]
     if num_shown < num_found:
         notes.append(f"{num_shown} of {num_found} allocators are drawn.")
     num_without = len(groups(results.summary)) - num_found
     if num_without:
-        notes.append(f"{num_without} without recorded blocks, or larger than {MAX_SLOTS:,} slots.")
+        notes.append(
+            f"Not drawn for want of recorded blocks or at most {MAX_SLOTS:,} slots: {num_without}."
+        )
     if unlabelled:
-        notes.append(f"{unlabelled} requests hold only blocks too narrow for a label.")
+        notes.append(f"Requests whose blocks are too narrow for a label: {unlabelled}.")
     style.foot(figure, results.cost_source, notes)

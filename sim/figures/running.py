@@ -20,8 +20,8 @@ def draw_requests(results: Results) -> Drawing:
     tables = [_points(results, group) for group in shown]
     labels = [style.clean(group.label, 60) for group in shown]
     columns = style.legend_columns(labels)
-    figure = style.new_figure(5.2 + 0.17 * -(-len(labels) // columns))
-    panels = figure.subplots(2, 1, sharex=True)
+    figure, body = style.new_figure(5.2 + 0.17 * -(-len(labels) // columns))
+    panels = body.subplots(2, 1, sharex=True)
     handles: list[Artist] = []
     for ax, (column, title) in zip(panels, COLUMNS.items(), strict=True):
         lines = []
@@ -37,10 +37,10 @@ def draw_requests(results: Results) -> Drawing:
             style.empty_note(ax, "no time passed")
         else:
             ax.margins(x=0)
-            ax.set_ylim(bottom=0)
+            style.from_zero(ax)
     panels[1].set_xlabel("time (s)")
     style.head(figure, results.name, "requests in service and in the queue")
-    style.legend(figure, handles, labels, columns)
+    style.legend(body, handles, labels, columns)
     style.foot(figure, results.cost_source, left_out(results, shown))
     return Drawing(figure, pd.concat(tables, ignore_index=True))
 

@@ -11,8 +11,8 @@ from matplotlib import colors, font_manager, ft2font
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure, FigureBase
-from matplotlib.ticker import EngFormatter
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import EngFormatter, FuncFormatter
 
 STYLE = Path(__file__).with_name("kvsim.mplstyle")
 WIDTH_IN = 8.0
@@ -54,9 +54,10 @@ def wrap(text: str, columns: int, lines: int) -> str:
     return "\n".join(cut)
 
 
-def new_figure(height_in: float) -> Figure:
-    """An empty figure at README width."""
-    return Figure(figsize=(WIDTH_IN, height_in))
+def new_figure(height_in: float) -> tuple[Figure, SubFigure]:
+    """An empty figure at README width, and its body: a legend there stays clear of the title."""
+    figure = Figure(figsize=(WIDTH_IN, height_in))
+    return figure, figure.subfigures()
 
 
 def head(figure: Figure, experiment: str, what: str) -> None:
@@ -71,14 +72,12 @@ def foot(figure: Figure, cost_source: str, notes: Sequence[str]) -> None:
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=6.5, color=NOTE_COLOR)
 
 
-def legend(
-    figure: FigureBase, handles: Sequence[Artist], labels: Sequence[str], columns: int
-) -> None:
+def legend(body: SubFigure, handles: Sequence[Artist], labels: Sequence[str], columns: int) -> None:
     """A legend above the axes."""
     # a leading underscore would hide an entry
     texts = [f" {text}" if text.startswith("_") else text for text in labels]
     if handles:
-        figure.legend(handles, texts, loc="outside upper left", ncols=columns)
+        body.legend(handles, texts, loc="outside upper left", ncols=columns)
 
 
 def legend_columns(labels: Sequence[str]) -> int:
@@ -93,8 +92,25 @@ def empty_note(axes: Axes, text: str) -> None:
 
 
 def count_axis(axis: Axis) -> None:
-    """Numbers of any size as short tick labels: 65.5k, 2M."""
-    axis.set_major_formatter(EngFormatter(sep=""))
+    """Numbers of any size as short tick labels: 0.5, 2000, 65.5k, 2M."""
+    engineering = EngFormatter(sep="")
+
+    def text(value: float, position: int | None = None) -> str:
+        is_plain = value == 0 or 1e-3 <= abs(value) < 1e4
+        return f"{value:g}" if is_plain else engineering(value, position)
+
+    axis.set_major_formatter(FuncFormatter(text))
+
+
+def percent_axis(axis: Axis) -> None:
+    """Fractions as tick labels in percent; the axis' label has the sign."""
+    axis.set_major_formatter(FuncFormatter(lambda value, position: f"{100 * value:g}"))
+
+
+def from_zero(axes: Axes) -> None:
+    """Let y begin at zero, with room for a line that lies there."""
+    top = axes.get_ylim()[1]
+    axes.set_ylim(-0.02 * top, 1.04 * top)
 
 
 def color_of(i: int) -> str:

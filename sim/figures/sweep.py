@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
-from matplotlib.ticker import NullLocator, PercentFormatter
+from matplotlib.ticker import NullLocator
 
 from sim.figures import style
 from sim.figures.base import Drawing, FigureError, Results
@@ -36,8 +36,8 @@ def draw_metric_vs_sweep(results: Results) -> Drawing:
     tables = [_points(results.summary, key) for key in shown]
     kept = [table[table["line"] < MAX_LINES] for table in tables]
     height = sum(4.3 + 0.17 * table["line"].nunique() for table in kept)
-    figure = style.new_figure(0.9 + height)
-    parts = figure.subfigures(len(shown), 1, squeeze=False)[:, 0]
+    figure, body = style.new_figure(0.9 + height)
+    parts = body.subfigures(len(shown), 1, squeeze=False)[:, 0]
     for key, table, part in zip(shown, kept, parts, strict=True):
         _draw_key(part, key, table)
     style.head(figure, results.name, "metrics against what was swept")
@@ -81,10 +81,10 @@ def _draw_key(part: SubFigure, key: str, table: pd.DataFrame) -> None:
         if at["mean"].isna().all():
             style.empty_note(ax, "no data")
         elif at["mean"].min() >= 0:
-            ax.set_ylim(bottom=0)
+            style.from_zero(ax)
         ax.set_ylabel(title)
         if metric.endswith("_frac"):
-            ax.yaxis.set_major_formatter(PercentFormatter(1, symbol=None))
+            style.percent_axis(ax.yaxis)
         else:
             style.count_axis(ax.yaxis)
     for ax in panels[1]:

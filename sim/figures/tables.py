@@ -13,12 +13,12 @@ TERM_TITLES = {
     "token_states": "token states",
     "reserved": "reservation",
     "internal": "internal fragmentation",
-    "external": "external & others",
-    "cached": "cached for reuse",
-    "free": "others: free",
+    "external": "external fragmentation",
+    "cached": "cached",
+    "free": "free",
 }
 NO_PARAMETERS = {"experiment", "run", "seed", "status", "reason", "allocator"}
-MAX_BUCKETS = 400  # more steps than this cannot be told apart at README width
+MAX_BUCKETS = 250  # more steps than this cannot be told apart at README width
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ def draw_timeline(results: Results) -> Drawing:
     points = pd.concat(tables, ignore_index=True)
     columns = min(2, len(shown))
     rows = -(-len(shown) // columns)
-    figure = style.new_figure(1.3 + 2.1 * rows if rows > 1 else 4.2)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    figure, body = style.new_figure(1.3 + 2.1 * rows if rows > 1 else 4.2)
+    grid = body.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     panels = list(grid.flat)
     for group, table, ax in zip(shown, tables, panels, strict=False):
         ax.set_title(style.clean(group.label, 100 // columns))
@@ -37,7 +37,7 @@ def draw_timeline(results: Results) -> Drawing:
         ax.set_xlabel("time (s)")
     style.head(figure, results.name, "KV slots over time")
     handles = [Patch(color=style.TERM_COLORS[term]) for term in TERMS]
-    style.legend(figure, handles, [TERM_TITLES[term] for term in TERMS], columns=6)
+    style.legend(body, handles, [TERM_TITLES[term] for term in TERMS], columns=6)
     style.foot(figure, results.cost_source, left_out(results, shown))
     return Drawing(figure, points)
 

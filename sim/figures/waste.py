@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
-from matplotlib.ticker import PercentFormatter
 
 from sim.figures import style
 from sim.figures.base import Drawing, FigureError, Results
@@ -16,6 +15,7 @@ from sim.figures.tables import TERM_TITLES, TERMS, Group, groups, mean_sd, numbe
 
 MAX_BARS = 30
 WHOLE, QUEUED = "whole run", "while requests wait"
+NOTHING = {WHOLE: "no data", QUEUED: "no request waited"}
 SUFFIXES = {WHOLE: "", QUEUED: "_queued"}
 ORDER = ("token_states", "reserved", "internal", "external", "free", "cached")
 
@@ -31,16 +31,16 @@ def draw_waste(results: Results) -> Drawing:
     points = pd.concat([_points(shown, panel) for panel in panels], ignore_index=True)
     names = [style.wrap(group.label, 26, 3) for group in shown]
     pitch = 0.2 + 0.13 * max(name.count("\n") + 1 for name in names)
-    figure = style.new_figure(1.7 + pitch * len(shown))
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    figure, body = style.new_figure(1.7 + pitch * len(shown))
+    axes = body.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for panel, ax in zip(panels, axes, strict=True):
-        _bars(ax, points[points["panel"] == panel], minimum=0.052 * len(panels))
+        _bars(ax, points[points["panel"] == panel], NOTHING[panel], minimum=0.045 * len(panels))
         ax.set_title(panel)
     axes[0].set_yticks(np.arange(len(shown)), names)
     axes[0].set_ylim(len(shown) - 0.4, -0.6)
     style.head(figure, results.name, "where the KV slots are")
     handles = [Patch(color=style.TERM_COLORS[term]) for term in ORDER]
-    style.legend(figure, handles, [TERM_TITLES[term] for term in ORDER], columns=6)
+    style.legend(body, handles, [TERM_TITLES[term] for term in ORDER], columns=6)
     style.foot(figure, results.cost_source, _notes(found, points))
     return Drawing(figure, points)
 
@@ -57,7 +57,7 @@ def _points(shown: Sequence[Group], panel: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _bars(ax: Axes, points: pd.DataFrame, minimum: float) -> None:
+def _bars(ax: Axes, points: pd.DataFrame, nothing: str, minimum: float) -> None:
     rows = np.arange(len(points))
     left = np.zeros(len(points))
     for term in ORDER:
@@ -66,17 +66,8 @@ def _bars(ax: Axes, points: pd.DataFrame, minimum: float) -> None:
         ax.barh(rows, widths, 0.74, left, color=color, edgecolor="white", linewidth=0.5)
         for row, width, start in zip(rows, widths, left, strict=True):
             if width >= minimum:
-                text = f"{100 * width:.1f}"
-                ink = style.text_color(color)
-                ax.text(
-                    start + width / 2,
-                    float(row),
-                    text,
-                    ha="center",
-                    va="center",
-                    color=ink,
-                    fontsize=8,
-                )
+                label = ax.text(start + width / 2, float(row), f"{100 * width:.1f}", fontsize=8)
+                label.set(ha="center", va="center", color=style.text_color(color))
         left = left + widths
     spread = points["token_states_frac_sd"].to_numpy()
     has = np.isfinite(spread)
@@ -85,15 +76,15 @@ def _bars(ax: Axes, points: pd.DataFrame, minimum: float) -> None:
         ends[has], rows[has] + 0.27, xerr=spread[has], fmt="none", ecolor="black", capsize=2
     )
     for row in rows[points["token_states_frac"].isna().to_numpy()]:
-        ax.text(0.01, float(row), "no such time", va="center", color=style.NOTE_COLOR, fontsize=8)
+        ax.text(0.01, float(row), nothing, va="center", color=style.NOTE_COLOR, fontsize=8)
     ax.set_xlim(0, 1)
     ax.set_xlabel("share of the KV slots (%), mean over time")
-    ax.xaxis.set_major_formatter(PercentFormatter(1, symbol=None))
+    style.percent_axis(ax.xaxis)
     ax.grid(visible=False, axis="y")
 
 
 def _notes(found: Sequence[Group], points: pd.DataFrame) -> list[str]:
-    notes = []
+    notes = ['The PagedAttention paper\'s "external & others" is external fragmentation + free.']
     if points["num_seeds"].max() > 1:
         notes.append("Means over seeds; whiskers: standard deviation of token states.")
     if len(found) > MAX_BARS:

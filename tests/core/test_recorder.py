@@ -115,6 +115,16 @@ def test_it_does_not_matter_in_how_many_pieces_time_is_recorded() -> None:
     assert whole.num_iterations == pieces.num_iterations == count
 
 
+def test_nanoseconds_beyond_whole_seconds_are_carried_before_they_overflow() -> None:
+    """Each of 1,024 iterations adds 10**17 to the cell of the nanoseconds."""
+    recorder, span, slots = Recorder(0), 999_999_999, 10**8
+    boundaries = [i * span for i in range(MAX_STRETCH + 1)]
+    log = [[slots, 0, 0, 0, 0, 0]] * MAX_STRETCH
+    write(recorder, (boundaries, log, [1] * MAX_STRETCH, 1, True, False))
+    assert recorder.queued_integrals()["token_states"] == slots * span * MAX_STRETCH
+    assert sum(recorder.timeline()["token_states"]) == slots * span * MAX_STRETCH
+
+
 def test_buckets_double_in_width_until_the_run_fits() -> None:
     recorder = Recorder(7)
     write(recorder, one(7, 7 + NUM_BUCKETS * FIRST_WIDTH_NS, [1, 0, 0, 0, 0, 9]))

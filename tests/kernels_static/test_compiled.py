@@ -9,6 +9,7 @@ from kernels import standins
 from kernels.decode import DecodeConfig, default_config
 from kernels.launch import FP8
 from kernels.prefill import PrefillConfig
+from kernels.prefill import default_config as default_prefill
 from kernels.standins import Model
 from kernels.static import compile_for, count, inspect
 
@@ -23,7 +24,7 @@ def decode(arch, block_size, model=LLAMA, config=None):
 
 @cache
 def prefill(arch, block_size, model=LLAMA, config=None):
-    return inspect(compile_for(arch, standins.prefill(model, block_size, config)))
+    return inspect(compile_for(arch, standins.prefill(model, block_size, config, arch)))
 
 
 def stages(report, tile_bytes):
@@ -97,7 +98,7 @@ def test_prefill_uses_the_largest_tensor_core_instruction_without_spills(arch, b
     report = prefill(arch, block_size)
     assert without_spills(report)
     assert count(report.hot, "HGMMA" if arch == 90 else "HMMA") > 0
-    assert report.async_bytes(16) == LLAMA.tile_bytes(64)
+    assert report.async_bytes(16) == LLAMA.tile_bytes(default_prefill(128, arch).block_n)
 
 
 @pytest.mark.parametrize("arch", ARCHS)

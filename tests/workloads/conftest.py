@@ -1,0 +1,34 @@
+"""Shared data, and files to read."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of public traces; without it the test is skipped."""
+    folder = Path(os.environ.get("KVSIM_SHARED", ROOT.parent / "shared")) / "traces"
+    if not folder.is_dir():
+        pytest.skip(f"no public traces at {folder}; set KVSIM_SHARED")
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Write text or bytes to a file of this name, packed if it ends in .gz; its path."""
+
+    def write_file(name: str, content: str | bytes) -> str:
+        data = content if isinstance(content, bytes) else content.encode()
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return str(path)
+
+    return write_file

@@ -1,0 +1,44 @@
+"""The lengths of a file under generated arrivals."""
+
+from __future__ import annotations
+
+import pytest
+
+from workloads.lengths import Lengths
+from workloads.trace import TraceError
+
+POISSON = {"kind": "poisson", "rate": 2.0}
+
+
+def test_a_file_without_times_gets_them_from_a_generator(write):
+    path = write("t.csv", "prompt_tokens,output_tokens,max_tokens\n3,4,10\n5,6,20\n")
+    trace = Lengths(path, {"kind": "constant", "rate": 2}).load(0)
+    assert trace.arrival_ns.tolist() == [0, 500_000_000]
+    assert trace.prompt_tokens.tolist() == [3, 5]
+    assert trace.provides == {"arrivals", "max_tokens"}
+
+
+def test_times_that_a_file_has_are_not_read_and_that_is_noted(write):
+    path = write("t.csv", "arrival_s,prompt_tokens,output_tokens\nlater,3,4\nsoon,5,6\n")
+    trace = Lengths(path, POISSON).load(0)
+    assert trace.notes == {"ignored: column 'arrival_s'": 2}
+    assert trace.digest() == Lengths(path, POISSON).load(0).digest()
+    assert trace.digest() != Lengths(path, POISSON).load(1).digest()
+
+
+def test_the_published_lengths_with_a_placeholder_for_times_can_be_used(traces):
+    path = str(traces / "nanoflow/sharegpt.csv.gz")
+    trace = Lengths(path, POISSON, limit=1000).load(0)
+    assert len(trace) == 1000
+    assert trace.notes == {"cut: beyond limit": 57_787, "ignored: column 'TIMESTAMP'": 58_787}
+
+
+def test_lengths_refuse_what_files_refuse(write):
+    path = write("t.csv", "prompt_tokens,output_tokens\n3,4\n5,0\n")
+    with pytest.raises(TraceError, match="line 3: output_tokens is '0'"):
+        Lengths(path, POISSON).load(0)
+    assert len(Lengths(path, POISSON, on_bad_row="drop").load(0)) == 1
+    with pytest.raises(TraceError, match="is in none of the known formats: azure, table"):
+        Lengths(write("t.csv", "a,b\n1,2\n"), POISSON).load(0)
+    with pytest.raises(ValueError, match=r"^limit: must be a whole number, at least 1, got 0"):
+        Lengths(path, POISSON, limit=0)

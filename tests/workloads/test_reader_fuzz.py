@@ -1,0 +1,103 @@
+"""Whatever a file holds, a reader gives a trace or a TraceError of one sentence."""
+
+from __future__ import annotations
+
+import gzip
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from workloads.azure import Azure
+from workloads.table import Table
+from workloads.trace import TraceError
+
+fuzz = settings(
+    max_examples=400,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+NAMES = ["arrival_s", "prompt_tokens", "output_tokens"]
+AZURE_NAMES = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
+cells = st.one_of(
+    st.integers(-2, 10**6).map(str),
+    st.sampled_from(
+        ["", "0", "1", "1.5", "nan", '"', '"1"', "2023-11-16 18:15:46", "\r", "\0", "é"]
+    ),
+    st.text(max_size=5),
+)
+rows = st.lists(cells, max_size=5).map(",".join)
+csv_text = st.tuples(
+    st.sampled_from(["", "\ufeff", "\n"]),
+    st.one_of(
+        st.permutations([*NAMES, "max_tokens"]), st.permutations(AZURE_NAMES), st.just(NAMES)
+    ),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.lists(rows, max_size=6),
+).map(lambda parts: parts[0] + parts[2].join([",".join(parts[1]), *parts[3]]))
+json_values = st.one_of(
+    st.integers(0, 9).map(str),
+    st.sampled_from(
+        ["1.5", "NaN", "null", "true", '"1"', '"\\ud800"', "[]", "{}", "1e400", "9" * 400]
+    ),
+)
+json_rows = st.one_of(
+    st.tuples(json_values, json_values, json_values).map(
+        lambda v: f'{{"arrival_s": {v[0]}, "prompt_tokens": {v[1]}, "output_tokens": {v[2]}}}'
+    ),
+    st.text(max_size=20),
+)
+contents = st.one_of(
+    st.binary(max_size=200),
+    csv_text.map(lambda text: text.encode(errors="surrogatepass")),
+    st.lists(json_rows, max_size=5).map(lambda r: "\n".join(r).encode(errors="surrogatepass")),
+)
+
+
+def read(path, make):
+    try:
+        message = f"{path}: {len(make(str(path)).load(0))} requests"
+    except TraceError as error:
+        message = str(error)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("drop", ["error", "drop"])
+@fuzz
+@given(content=contents, packed=st.booleans(), sort=st.sampled_from(["error", "sort"]))
+def test_nothing_but_a_trace_error_escapes_from_text(tmp_path, drop, content, packed, sort):
+    path = tmp_path / "t"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    options = {"on_bad_row": drop, "unsorted": sort}
+    read(path, lambda name: Azure(name, **options))
+    for form in ("csv", "jsonl", "parquet"):
+        read(path, lambda name, form=form: Table(name, format=form, **options))
+
+
+def parquet_bytes():
+    buffer = io.BytesIO()
+    pq.write_table(pa.table([pa.array(range(1, 40))] * 3, NAMES), buffer)
+    return buffer.getvalue()
+
+
+GOOD = {
+    "csv": (",".join(NAMES) + "\n" + "".join(f"{i},{i},{i}\n" for i in range(1, 40))).encode(),
+    "jsonl": b'{"arrival_s": 0, "prompt_tokens": 1, "output_tokens": 2}\n' * 20,
+    "parquet": parquet_bytes(),
+}
+
+
+@pytest.mark.parametrize("form", GOOD)
+@fuzz
+@given(data=st.data(), packed=st.booleans())
+def test_nothing_but_a_trace_error_escapes_from_damaged_files(tmp_path, form, data, packed):
+    content = bytearray(gzip.compress(GOOD[form]) if packed else GOOD[form])
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / "t"
+    path.write_bytes(content[: data.draw(st.integers(len(content) // 2, len(content)))])
+    read(path, lambda name: Table(name, format=form))

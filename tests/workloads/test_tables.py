@@ -1,0 +1,85 @@
+"""What every entry of the plug-in tables promises."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+from typing import get_type_hints
+
+import pydantic
+import pytest
+
+import workloads
+from workloads import ARRIVALS, FORMATS, WORKLOADS, open_file
+from workloads.arrivals import ArrivalProcess
+from workloads.base import Workload
+from workloads.trace import Trace, TraceError
+from workloads.tracefile import TraceFile
+
+ENTRIES = [*WORKLOADS.items(), *ARRIVALS.items()]
+TABLE = "arrival_s,prompt_tokens,output_tokens\n0,3,4\n"
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+EXAMPLES = {
+    "azure": {"path": "azure.csv"},
+    "table": {"path": "table.csv"},
+    "lengths": {"path": "table.csv", "arrivals": {"kind": "all_at_once"}},
+    "inline": {"requests": [{"prompt_tokens": 1, "output_tokens": 1}]},
+    "sharegpt": {"num_requests": 3, "arrivals": {"kind": "poisson", "rate": 1}},
+}
+
+
+@pytest.mark.parametrize(("name", "entry"), ENTRIES, ids=[name for name, _ in ENTRIES])
+def test_parameters_are_annotated_so_that_a_configuration_can_be_checked(name, entry):
+    assert entry.kind == name
+    assert inspect.getdoc(entry)
+    hints = get_type_hints(entry.__init__)
+    for parameter in inspect.signature(entry).parameters:
+        pydantic.TypeAdapter(hints[parameter])
+
+
+def test_tables_hold_classes_of_their_kind():
+    assert all(issubclass(entry, Workload) for entry in WORKLOADS.values())
+    assert all(issubclass(entry, ArrivalProcess) for entry in ARRIVALS.values())
+    assert all(issubclass(entry, TraceFile) for entry in FORMATS.values())
+    assert FORMATS.items() <= WORKLOADS.items()
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_loads_the_same_trace_again_and_says_whether_the_seed_matters(
+    write, monkeypatch, name
+):
+    monkeypatch.chdir(Path(write("azure.csv", AZURE)).parent)
+    write("table.csv", TABLE)
+    workload = WORKLOADS[name](**EXAMPLES[name])
+    trace = workload.load(seed=1)
+    assert isinstance(trace, Trace)
+    assert trace.digest() == workload.load(seed=1).digest()
+    if not workload.uses_seed:
+        assert trace.digest() == workload.load(seed=2).digest()
+    for parameter in workload.nested:
+        assert parameter in inspect.signature(WORKLOADS[name]).parameters
+
+
+def test_a_file_is_recognized_by_how_it_starts(write):
+    assert open_file(write("a.csv", AZURE)).kind == "azure"
+    assert open_file(write("a.csv.gz", "\ufeff" + AZURE)).kind == "azure"
+    assert open_file(write("t.csv", TABLE)).kind == "table"
+    with pytest.raises(TraceError, match="is in none of the known formats: azure, table"):
+        open_file(write("other.csv", "a,b\n1,2\n"))
+    with pytest.raises(TraceError, match="no such file"):
+        open_file("none.csv")
+    with pytest.raises(TraceError, match="is no file name; accepted: "):
+        open_file("a\0.csv")
+
+
+def test_workloads_import_nothing_of_ours():
+    imported = set()
+    for path in Path(workloads.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.split(".")[0])
+    assert imported - sys.stdlib_module_names == {"numpy", "pyarrow", "workloads"}
