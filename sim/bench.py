@@ -74,8 +74,8 @@ def iteration_us(count: int = 20_000) -> float:
     """Microseconds of an iteration in which 256 sequences decode, one event each."""
     prompt = np.full(256, 16)
     output = np.full(256, count)
-    requests = new_requests(np.zeros(256, np.int64), prompt, output, Limits(1 << 20, output))
-    memory = Memory(num_slots=256 * (count + 32), max_model_len=1 << 20)
+    requests = new_requests(np.zeros(256, np.int64), prompt, output, Limits(count + 17, output))
+    memory = Memory(num_slots=256 * (count + 32), max_model_len=count + 17)
     options = Options(single_step=True)
     parts = Paged(16), Fcfs(), Linear()
     return _timed(lambda: simulate(requests, memory, *parts, options)) / count * 1e6

@@ -126,7 +126,6 @@ class Replica:
         if self.observe is not None:
             self.observe(now_ns, scheduler)
         recorder.boundaries[0] = now_ns
-        recorder.log[0] = self.allocator.terms
         self._num_scheduled = 1
         if self.single_step:
             return self._plan(1, FOREVER_NS)
@@ -152,6 +151,8 @@ class Replica:
         scheduler, recorder = self.scheduler, self.recorder
         num_running, num_waiting = scheduler.num_running, scheduler.num_waiting
         scheduled = self._num_scheduled
+        if scheduled:
+            recorder.log[0] = self.allocator.terms
         if count > scheduled:
             log = recorder.log[scheduled:count]
             self.allocator.append_ahead(self._rows, count - scheduled, log)

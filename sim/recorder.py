@@ -92,8 +92,16 @@ class Recorder:
             if self.is_measuring:
                 flags |= IS_MEASURED
                 self.num_queued_iterations += count
-        cells = self._sums, self.boundaries, self.log, self.joined
-        record(*cells, count, num_running, num_waiting, flags)
+        record(
+            self._sums,
+            self.boundaries,
+            self.log,
+            self.joined,
+            count,
+            num_running,
+            num_waiting,
+            flags,
+        )
 
     def idle(self, num_waiting: int) -> None:
         """Record one stretch of time in which nothing runs; it is no iteration."""

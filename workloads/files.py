@@ -1,4 +1,4 @@
-"""Trace files as bytes: plain or gzip, a block of whole lines at a time, failures as sentences."""
+"""Files as blocks of whole lines, plain or gzip, with every failure as one sentence."""
 
 from __future__ import annotations
 
@@ -7,70 +7,89 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from workloads.trace import TraceError
 
-BLOCK_BYTES = 1 << 24
-START_BYTES = 4096
+BLOCK_BYTES = 1 << 22  # large enough that a block costs nothing beside its rows
+MAX_LINE_BYTES = 1 << 24  # bounds memory on a file without line ends
 GZIP_MAGIC = b"\x1f\x8b"
-BOM = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NEWLINE = b"\n"
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 @contextmanager
 def open_binary(path: str) -> Iterator[BinaryIO]:
-    """The contents of a file, unpacked if it is gzip.
+    """Open a file for reading, unpacked if its first bytes say it is gzip.
 
-    Raises TraceError if it is missing, a directory, unreadable or damaged, here or while it is
-    read in the block.
+    Raises TraceError for whatever goes wrong with the file, while opening or later.
     """
-    file = Path(path)
+    if "\0" in path:
+        raise TraceError(f"{path!r}: is no file name; accepted: one without zero characters")
     try:
-        if file.is_dir():
-            raise TraceError(f"{path}: is a directory; accepted: a file")
-        with file.open("rb") as plain:
-            is_packed = plain.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-            plain.seek(0)
-            if is_packed:
-                with gzip.open(plain) as unpacked:
+        with Path(path).open("rb") as file:
+            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            file.seek(0)
+            if packed:
+                with gzip.open(file) as unpacked:
                     yield cast(BinaryIO, unpacked)
             else:
-                yield plain
+                yield file
     except FileNotFoundError:
-        raise TraceError(f"{path}: there is no such file") from None
-    except (OSError, EOFError, zlib.error) as error:
-        reason = str(getattr(error, "strerror", None) or error).split("\n", maxsplit=1)[0]
-        raise TraceError(f"{path}: cannot be read: {reason}") from None
+        raise TraceError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise TraceError(f"{path}: is a directory; accepted: a file") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise TraceError(f"{path}: the gzip data is damaged or cut short") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def first_bytes(path: str) -> bytes:
-    """The start of a file, at most START_BYTES of it, without a byte order mark.
-
-    Raises TraceError if it cannot be read.
-    """
+def first_bytes(path: str, count: int = 4096) -> bytes:
+    """The start of a file, unpacked and without a byte order mark."""
     with open_binary(path) as file:
-        return file.read(START_BYTES).removeprefix(BOM)
+        return file.read(count).removeprefix(BYTE_ORDER_MARK)
 
 
-def blocks(path: str) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines, each with the number of its first line, counted from 1.
+class Block(NamedTuple):
+    """Whole lines of a file; first_line is the number of the first one, counted from 1."""
 
-    Raises TraceError if the file cannot be read, or holds nothing.
+    first_line: int
+    num_lines: int
+    data: bytes
+
+
+def blocks(path: str) -> Iterator[Block]:
+    """A file a few megabytes at a time, without its byte order mark.
+
+    Raises TraceError if the file cannot be read, is a Git LFS pointer, or has a line of more than
+    MAX_LINE_BYTES.
     """
-    number = 1
+    first_line = 1
     with open_binary(path) as file:
-        block = file.read(BLOCK_BYTES).removeprefix(BOM)
-        if not block:
-            raise TraceError(f"{path}: the file is empty; accepted: a header or keys, and requests")
-        while block:
-            block += file.readline()
-            yield number, block
-            number += block.count(b"\n")
-            block = file.read(BLOCK_BYTES)
+        while data := file.read(BLOCK_BYTES):
+            if first_line == 1:
+                data = data.removeprefix(BYTE_ORDER_MARK)
+                if data.startswith(LFS_POINTER):
+                    raise TraceError(f"{path}: is a Git LFS pointer; fetch the file with git lfs")
+            if not data.endswith(NEWLINE):
+                data += file.readline(MAX_LINE_BYTES)
+            num_lines = data.count(NEWLINE)
+            if not data.endswith(NEWLINE):
+                num_lines += 1
+                if file.read(1):
+                    raise TraceError(
+                        f"{path}: line {first_line + num_lines - 1} is longer than "
+                        f"{MAX_LINE_BYTES} bytes; accepted: one request a line"
+                    )
+            yield Block(first_line, num_lines, data)
+            first_line += num_lines
 
 
-def lines(first: int, block: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines of a block that are not blank, numbered from first, without their ends."""
-    for number, line in enumerate(block.split(b"\n"), first):
-        if line.strip():
-            yield number, line.removesuffix(b"\r")
+def lines(block: Block) -> Iterator[tuple[int, bytes]]:
+    """The lines of a block that are not blank, without their ends, each with its number."""
+    for number, line in enumerate(block.data.split(NEWLINE), block.first_line):
+        stripped = line.strip()
+        if stripped:
+            yield number, stripped

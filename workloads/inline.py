@@ -41,7 +41,7 @@ class Inline(Workload):
     def _rows(self) -> Rows:
         known = [column.name for column in Table.columns]
         first = self.requests[0] if self.requests else {}
-        wanted = known if "max_tokens" in first else known[:-1]
+        wanted = known if isinstance(first, Mapping) and "max_tokens" in first else known[:-1]
         reading = Reading("requests", Table.columns, place="request")
         for number, request in enumerate(self.requests):
             if not isinstance(request, Mapping):

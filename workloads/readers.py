@@ -17,77 +17,91 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from workloads.files import blocks, lines, open_binary
+from workloads.files import NEWLINE, Block, blocks, lines, open_binary
 from workloads.rows import Column, Reading, Rows, shown
 from workloads.trace import TraceError
 
 Reader = Callable[[str, Sequence[Column], str], Rows]
 PARQUET_BATCH_ROWS = 1 << 18
+TAIL_BYTES = 1024  # blank lines at the end of a block, within which a quick look is enough
 
 
 def read_csv(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
     """Comma-separated text with a header. Columns are found by name; one row is one line."""
     reading = Reading(path, columns, on_bad_row)
     names: list[str] = []
-    for first, block in blocks(path):
-        number, rest = first, block
+    for block in blocks(path):
+        rest = block
         if not names:
-            names, number, rest = _header(path, first, block)
+            names, rest = _split_header(path, block)
             if not names:
                 continue
             positions = reading.header(names)
         arrays = _plain_arrays(rest, len(names), positions)
-        if arrays is not None and reading.add_arrays(number, arrays):
-            continue
-        for line_number, line in lines(number, rest):
-            _add_line(reading, line_number, line, len(names), positions)
+        if arrays is None or not reading.add_arrays(rest.first_line, arrays):
+            for number, line in lines(rest):
+                _add_line(reading, number, line, len(names), positions)
     return reading.rows()
 
 
-def _header(path: str, first: int, block: bytes) -> tuple[list[str], int, bytes]:
-    """The names in a block's first line that is not blank, and what follows it."""
-    for number, line in lines(first, block):
-        try:
-            names = [name.strip() for name in next(csv.reader([line.decode()], strict=True))]
-        except (UnicodeDecodeError, csv.Error):
-            raise TraceError(f"{path}: line {number} is not CSV text") from None
-        rest = block.split(b"\n", number - first + 1)[number - first + 1 :]
-        return names, number + 1, rest[0] if rest else b""
-    return [], first, b""
+def _split_header(path: str, block: Block) -> tuple[list[str], Block]:
+    """The names in the first line that is not blank, if there is one, and what follows it."""
+    start, skipped, line = 0, 0, b""
+    while not line and start < len(block.data):
+        end = block.data.find(NEWLINE, start) + 1 or len(block.data)
+        line = block.data[start:end].strip()
+        start, skipped = end, skipped + 1
+    number = block.first_line + skipped
+    rest = Block(number, block.num_lines - skipped, block.data[start:])
+    if not line:
+        return [], rest
+    try:
+        return [name.strip() for name in next(csv.reader([line.decode()], strict=True))], rest
+    except (UnicodeDecodeError, csv.Error):
+        raise TraceError(f"{path}: line {number - 1} is not CSV text") from None
 
 
-def _plain_arrays(block: bytes, width: int, positions: Sequence[int]) -> list[Any] | None:
+def _plain_arrays(block: Block, width: int, positions: Sequence[int]) -> list[Any] | None:
     """The wanted columns as arrays of text, or None where a line is not plainly one row."""
-    block = block.rstrip(b"\r\n")
-    if not block or b'"' in block:
+    if not block.data or b'"' in block.data:
         return None
     names = [str(position) for position in range(width)]
     wanted = [names[position] for position in positions]
     try:
         table = pa_csv.read_csv(
-            pa.BufferReader(block),
+            pa.BufferReader(block.data),
             read_options=pa_csv.ReadOptions(column_names=names),
-            parse_options=pa_csv.ParseOptions(quote_char=False),
+            parse_options=pa_csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=wanted, column_types=dict.fromkeys(names, pa.string())
             ),
         )
-    except (pa.ArrowException, UnicodeDecodeError):
+    except pa.ArrowException:
         return None
-    if table.num_rows != block.count(b"\n") + 1:
+    # a difference: lines that are blank, or that end in another way
+    if table.num_rows != block.num_lines - _num_blank_lines_at_end(block.data):
         return None
     return [table.column(name) for name in wanted]
+
+
+def _num_blank_lines_at_end(data: bytes) -> int:
+    tail = data[-TAIL_BYTES:]
+    tail = tail[len(tail.rstrip(b"\r\n")) :]
+    return max(0, tail.count(NEWLINE) - 1)
 
 
 def _add_line(
     reading: Reading, number: int, line: bytes, width: int, positions: Sequence[int]
 ) -> None:
     try:
-        cells = next(csv.reader([line.decode()], strict=True))
-    except (UnicodeDecodeError, csv.Error, StopIteration):
-        reading.bad_row(number, "is not CSV text", "not CSV text")
+        # as for Arrow, text of any encoding may stand in columns that are ignored
+        cells = next(csv.reader([line.decode(errors="replace")], strict=True))
+    except (csv.Error, StopIteration):
+        sentence = "is not CSV text; accepted: one row a line, quotes in pairs"
+        reading.bad_row(number, sentence, "not CSV text")
         return
     if len(cells) != width:
         sentence = f"has {len(cells)} cells; accepted: {width}, as in the header"
@@ -99,38 +113,76 @@ def _add_line(
 def read_jsonl(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
     """One JSON object a line. The first object says which optional columns there are."""
     reading = Reading(path, columns, on_bad_row)
-    known: set[str] = set()
-    for first, block in blocks(path):
-        for number, line in lines(first, block):
-            try:
-                row = json.loads(line, object_pairs_hook=_unique)
-            except (ValueError, RecursionError):
-                row = None
-            if not isinstance(row, dict):
-                reading.bad_row(number, "is not a JSON object", "not a JSON object")
+    names: list[str] = []
+    for block in blocks(path):
+        if not names:
+            names = list(_object(next(lines(block), (0, b""))[1]) or {})
+            if names:
+                reading.header(names)
+        arrays = _plain_objects(block, names, [column.name for column in reading.columns])
+        if arrays is not None and reading.add_arrays(block.first_line, arrays):
+            continue
+        for number, line in lines(block):
+            row = _object(line)
+            if row is None:
+                sentence = "is not a JSON object; accepted: one object a line"
+                reading.bad_row(number, sentence, "not a JSON object")
                 continue
-            if not known:
-                reading.header(list(row))
-                known = set(row)
-                absent = [c.name for c in columns if c.name not in known]
-            _add_object(reading, number, row, absent)
-            if not row.keys() <= known:
+            if not names:
+                names = list(row)
+                reading.header(names)
+            _add_object(reading, number, row, {c.name for c in columns}.difference(names))
+            if not row.keys() <= set(names):
                 reading.notes["ignored: keys that the first object has not"] += 1
     return reading.rows()
 
 
-def _add_object(reading: Reading, number: int, row: dict[str, Any], absent: Sequence[str]) -> None:
+def _plain_objects(block: Block, names: Sequence[str], wanted: Sequence[str]) -> list[Any] | None:
+    """The wanted keys as arrays, or None where a line is not plainly one object like the first."""
+    data = block.data
+    # one brace a line, at its start: so no object spans lines or shares one, and none is nested
+    count = data.count(b"{")
+    if count != data.count(b"\n{") + 1 or not data.startswith(b"{") or not _is_text(data):
+        return None
+    if count != block.num_lines - _num_blank_lines_at_end(data):
+        return None
+    try:
+        table = pa_json.read_json(pa.BufferReader(data))
+    except pa.ArrowException:
+        return None
+    if not names or table.column_names != list(names):
+        return None
+    return [table.column(name) for name in wanted]
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether it is UTF-8; Arrow does not look."""
+    try:
+        return data.isascii() or bool(data.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of a line, None if it holds none or one with a key that stands twice."""
+    try:
+        row = DECODER.decode(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _add_object(reading: Reading, number: int, row: dict[str, Any], absent: set[str]) -> None:
     try:
         cells = [row[column.name] for column in reading.columns]
     except KeyError as error:
         name = error.args[0]
         reading.bad_row(number, f"has no {name}; the first object has", f"no {name}")
         return
-    for name in absent:
-        if name in row:
-            sentence = f"has {name}; the first object has none"
-            reading.bad_row(number, sentence, f"{name} in some rows only")
-            return
+    for name in absent.intersection(row):
+        sentence = f"has {name}; the first object has none"
+        reading.bad_row(number, sentence, f"{name} in some rows only")
+        return
     reading.add_row(number, cells)
 
 
@@ -140,6 +192,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         raise ValueError
     return row
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def read_parquet(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
@@ -156,7 +211,7 @@ def read_parquet(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
                 if not reading.add_arrays(number, arrays):
                     _add_batch(reading, number, arrays)
                 number += batch.num_rows
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
             detail = shown(str(error).split("\n", maxsplit=1)[0])
             raise TraceError(f"{path}: is not a readable Parquet file: {detail}") from None
     return reading.rows()

@@ -126,7 +126,9 @@ class Reading:
     notes: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._header: list[str] | None = None
+        self._header: list[str] = []
+        self._parts: list[list[IntColumn]] = []  # blocks of rows: numbers, then each column
+        self._single_rows = array("q")  # rows taken one by one, cell after cell
 
     def header(self, names: Sequence[str]) -> list[int]:
         """Match the names found with the columns wanted; where in names each column stands.
@@ -136,19 +138,21 @@ class Reading:
         """
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise TraceError(f"{self.source}: column {shown(twice[0])} stands more than once")
+            raise TraceError(
+                f"{self.source}: column {shown(twice[0])} stands more than once; "
+                "accepted: each name once"
+            )
         missing = [c for c in self.columns if not c.optional and c.name not in names]
         if missing:
             name = missing[0].name
+            known = {column.name for column in self.columns}
+            others = [shown(other) for other in names if other not in known]
             found = ", ".join(shown(other) for other in names[:20])
             raise TraceError(
-                f"{self.source}: no column {name}{did_you_mean(name, names)}; found: {found}"
-                + missing[0].hint
+                f"{self.source}: no column {name}{did_you_mean(repr(name), others)}; "
+                f"found: {found}{missing[0].hint}"
             )
         self.columns = [column for column in self.columns if column.name in names]
-        # arrays of machine integers: 8 bytes a value, and a block is appended in one go
-        self._values = [array("q") for _ in self.columns]
-        self._numbers = array("q")
         self._header = list(names)
         return [names.index(column.name) for column in self.columns]
 
@@ -158,28 +162,29 @@ class Reading:
         good = [values for values in parsed if values is not None]
         if len(good) < len(parsed):
             return False
-        for stored, values in zip(self._values, good, strict=True):
-            stored.frombytes(values.tobytes())
-        count = len(good[0])
-        self._numbers.frombytes(np.arange(first_number, first_number + count).tobytes())
+        self._end_single_rows()
+        self._parts.append([np.arange(first_number, first_number + len(good[0])), *good])
         return True
 
     def add_row(self, number: int, cells: Sequence[object]) -> None:
         """Take one row, a cell a column."""
-        parsed = []
+        row = [number]
         for column, cell in zip(self.columns, cells, strict=True):
-            try:
-                parsed.append(column.rule.parse(cell))
-            except (ValueError, OverflowError):
-                self.bad_row(
-                    number,
-                    f"{column.name} is {shown(cell)}; accepted: {column.rule.accepts}",
-                    f"{column.name} not accepted",
-                )
+            value = column.rule.value(cell)
+            if value is None:
+                sentence = f"{column.name} is {shown(cell)}; accepted: {column.rule.accepts}"
+                self.bad_row(number, sentence, f"{column.name} not accepted")
                 return
-        for stored, value in zip(self._values, parsed, strict=True):
-            stored.append(value)
-        self._numbers.append(number)
+            row.append(value)
+        self._single_rows.extend(row)
+
+    def _end_single_rows(self) -> None:
+        """Turn the rows taken one by one into a part of their own."""
+        if self._single_rows:
+            width = len(self.columns) + 1
+            table = np.array(self._single_rows, np.int64).reshape(-1, width)
+            self._parts.append(list(table.T))
+            self._single_rows = array("q")
 
     def bad_row(self, number: int, sentence: str, reason: str) -> None:
         """Refuse a row, or count it under its reason."""
@@ -189,21 +194,17 @@ class Reading:
 
     def rows(self) -> Rows:
         """All rows taken. Raises TraceError if there is none."""
-        if self._header is None:
-            raise TraceError(f"{self.source}: is empty; at least one request is needed")
-        if not self._numbers:
+        self._end_single_rows()
+        if not self._parts:
             dropped = sum(n for reason, n in self.notes.items() if reason.startswith("dropped"))
-            detail = f"all {dropped} rows were dropped" if dropped else "there are no rows"
-            raise TraceError(f"{self.source}: {detail}; at least one request is needed")
+            what = f"all {dropped} rows were dropped" if dropped else "there are no rows"
+            raise TraceError(f"{self.source}: {what}; at least one request is needed")
+        numbers, *values = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         wanted = {column.name for column in self.columns}
         for name in self._header:
             if name not in wanted:
-                self.notes[f"ignored: column {shown(name)}"] += len(self._numbers)
-        fields = {
-            column.field: np.frombuffer(values, np.int64)
-            for column, values in zip(self.columns, self._values, strict=True)
-        }
-        numbers = np.frombuffer(self._numbers, np.int64)
+                self.notes[f"ignored: column {shown(name)}"] += len(numbers)
+        fields = {c.field: column for c, column in zip(self.columns, values, strict=True)}
         return Rows(self.source, fields, numbers, self.place, self.notes)
 
 

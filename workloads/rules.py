@@ -32,6 +32,13 @@ class Rule:
     parse: Callable[[object], int]
     shortcut: Callable[[Any], IntColumn | None]
 
+    def value(self, cell: object) -> int | None:
+        """The number that a cell holds, None if it holds none."""
+        try:
+            return self.parse(cell)
+        except (ValueError, OverflowError):
+            return None
+
 
 def token_count(cell: object) -> int:
     """A number of tokens. 12.0 and "12" are twelve; 1.5 is nothing."""
@@ -110,7 +117,7 @@ def timestamps(cells: Any) -> IntColumn | None:
 
 
 def _is_plain_number(cells: Any) -> bool:
-    return pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
+    return bool(pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type))
 
 
 def _is_digits(cells: Any) -> bool:

@@ -1,7 +1,7 @@
 """What all trace files share: row policy, order, slicing."""
 
-from __future__ import annotations
-
+# annotations stay objects here: readers in other modules inherit these parameters, and whoever
+# resolves the annotations of a reader looks names up in the reader's own module
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -122,8 +122,6 @@ def can_append(
     """
     block_size = pool[BLOCK_SIZE]
     num_free = pool[NUM_FREE]
-    if num_free >= len(rows) * (num_iterations // block_size + 1):
-        return num_iterations
     crossings[:block_size] = 0
     for i in range(len(rows)):
         crossings[distance_to_boundary(sequences, rows[i])] += 1

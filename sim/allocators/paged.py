@@ -73,7 +73,9 @@ class Paged(Allocator):
     def _resize(self, capacity: int) -> None:
         """Give every row of the sequence table a block table."""
         table = np.empty((capacity, self._width), np.int32)
-        table[: len(self._table)] = self._table
+        for row in np.flatnonzero(self.sequences.rows[: len(self._table), NUM_SLOTS]).tolist():
+            held = self.block_table(row)
+            table[row, : len(held)] = held
         self._table = table
         self._scratch: IntArray = np.empty(self.block_size + capacity, np.int64)
 
@@ -103,6 +105,9 @@ class Paged(Allocator):
         )
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
+        most_blocks = len(rows) * (num_iterations // self.block_size + 1)
+        if most_blocks <= self._pool.item(blocks.NUM_FREE):
+            return num_iterations  # enough even if every row is at a boundary: the common case
         return blocks.can_append(
             self._pool, self.sequences.rows, rows, num_iterations, self._scratch
         )
