@@ -8,14 +8,16 @@ quickstart: .venv/installed
 	$(BIN)/kvsim run experiments/quickstart.yaml
 
 test: .venv/installed-dev
-	$(BIN)/python -m ruff check sim workloads tests
-	$(BIN)/python -m ruff format --check sim workloads tests
+	$(BIN)/python -m ruff check
+	$(BIN)/python -m ruff format --check
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -n auto -q
+	$(BIN)/python -m pytest -n auto -q --ignore=tests/kernels_interp --ignore=tests/kernels_static
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q tests/kernels_interp
+	$(BIN)/python -m pytest -q tests/kernels_static
 
 lint: .venv/installed-dev
-	$(BIN)/python -m ruff check --fix sim workloads tests
-	$(BIN)/python -m ruff format sim workloads tests
+	$(BIN)/python -m ruff check --fix
+	$(BIN)/python -m ruff format
 	$(BIN)/python -m mypy
 
 bench: .venv/installed
@@ -30,7 +32,7 @@ bench: .venv/installed
 	touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/python -m pip install -q -e '.[dev]'
+	$(BIN)/python -m pip install -q -e '.[dev,kernels]'
 	touch $@
 
 clean:
