@@ -138,7 +138,7 @@ def _draw_pool(ax: Axes, table: pd.DataFrame, num_slots: int, columns: int) -> i
     outlines: list[Segment] = []
     has_blocks = bool(table["index"].max() > 0)
     unlabelled = 0
-    for i, (request, held) in enumerate(table.groupby("request", sort=True)):
+    for i, (_, held) in enumerate(table.groupby("request", sort=True)):
         color = OWNER_COLORS[i % len(OWNER_COLORS)]
         written: list[Rectangle] = []
         unwritten: list[Rectangle] = []
@@ -154,7 +154,7 @@ def _draw_pool(ax: Axes, table: pd.DataFrame, num_slots: int, columns: int) -> i
         ax.add_collection(PolyCollection(written, facecolor=color, linewidth=0))
         ink = style.text_color(color)
         unlabelled += not _label_blocks(ax, held, columns, ink if has_blocks else None)
-    ax.add_collection(LineCollection(outlines, color="black", linewidth=0.7))
+    ax.add_collection(LineCollection(outlines, color="black", linewidth=0.7, clip_on=False))
     ax.set(xlim=(0, columns), ylim=(rows, 0))
     step = max(1, rows // 4)
     ax.set_yticks(np.arange(0, rows, step) + 0.5, [str(r * columns) for r in range(0, rows, step)])
@@ -224,7 +224,7 @@ def _legend_and_notes(
     num_without = len(groups(results.summary)) - num_found
     if num_without:
         notes.append(
-            f"Not drawn for want of recorded blocks or at most {MAX_SLOTS:,} slots: {num_without}."
+            f"Without a map, for no recorded blocks or over {MAX_SLOTS:,} slots: {num_without}."
         )
     if unlabelled:
         notes.append(f"Requests whose blocks are too narrow for a label: {unlabelled}.")

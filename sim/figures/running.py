@@ -8,7 +8,7 @@ from matplotlib.artist import Artist
 from sim.figures import style
 from sim.figures.base import Drawing, Results
 from sim.figures.tables import Group, buckets, edges
-from sim.figures.timeline import left_out, with_timeline
+from sim.figures.timeline import small_print, with_timeline
 
 MAX_LINES = 10
 COLUMNS = {"num_running": "running requests", "num_waiting": "waiting requests"}
@@ -41,8 +41,9 @@ def draw_requests(results: Results) -> Drawing:
     panels[1].set_xlabel("time (s)")
     style.head(figure, results.name, "requests in service and in the queue")
     style.legend(body, handles, labels, columns)
-    style.foot(figure, results.cost_source, left_out(results, shown))
-    return Drawing(figure, pd.concat(tables, ignore_index=True))
+    points = pd.concat(tables, ignore_index=True)
+    style.foot(figure, results.cost_source, small_print(results, shown, points))
+    return Drawing(figure, points)
 
 
 def _points(results: Results, group: Group) -> pd.DataFrame:

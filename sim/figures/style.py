@@ -57,7 +57,8 @@ def wrap(text: str, columns: int, lines: int) -> str:
 def new_figure(height_in: float) -> tuple[Figure, SubFigure]:
     """An empty figure at README width, and its body: a legend there stays clear of the title."""
     figure = Figure(figsize=(WIDTH_IN, height_in))
-    return figure, figure.subfigures()
+    body: SubFigure = figure.subfigures(1, 1, squeeze=False)[0, 0]
+    return figure, body
 
 
 def head(figure: Figure, experiment: str, what: str) -> None:

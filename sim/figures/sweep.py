@@ -96,8 +96,11 @@ def _draw_key(part: SubFigure, key: str, table: pd.DataFrame) -> None:
 
 def _line(ax: Axes, line: int, points: pd.DataFrame) -> Artist:
     color = style.color_of(line)
+    is_second_round = line >= len(style.PALETTE)  # the same colors again: hollow, dotted
     if points["x"].isna().all():
-        return ax.axhline(float(points["mean"].iloc[0]), color=color, linestyle="--")
+        return ax.axhline(
+            float(points["mean"].iloc[0]), color=color, linestyle=":" if is_second_round else "--"
+        )
     spread = points["sd"].fillna(0).to_numpy()
     bars = ax.errorbar(
         points["x"].to_numpy(),
@@ -105,6 +108,7 @@ def _line(ax: Axes, line: int, points: pd.DataFrame) -> Artist:
         yerr=spread if spread.any() else None,
         color=color,
         marker=style.MARKERS[line % len(style.MARKERS)],
+        markerfacecolor="white" if is_second_round else color,
         capsize=2,
         elinewidth=0.8,
     )
@@ -129,7 +133,12 @@ def is_power_of_two(value: float) -> bool:
 
 
 def _notes(keys: Sequence[str], tables: Sequence[pd.DataFrame]) -> list[str]:
-    notes = ["Means over seeds; error bars: standard deviation. Dashed: the key does not apply."]
+    points = pd.concat(tables)
+    notes = []
+    if points["num_seeds"].max() > 1:
+        notes.append("Means over seeds; error bars: standard deviation.")
+    if points["x"].isna().any():
+        notes.append("Lines across, without markers: the swept key does not apply.")
     if len(keys) > MAX_KEYS:
         notes.append(f"The first {MAX_KEYS} of {len(keys)} keys.")
     for table in tables:

@@ -38,7 +38,7 @@ def draw_timeline(results: Results) -> Drawing:
     style.head(figure, results.name, "KV slots over time")
     handles = [Patch(color=style.TERM_COLORS[term]) for term in TERMS]
     style.legend(body, handles, [TERM_TITLES[term] for term in TERMS], columns=6)
-    style.foot(figure, results.cost_source, left_out(results, shown))
+    style.foot(figure, results.cost_source, small_print(results, shown, points))
     return Drawing(figure, points)
 
 
@@ -50,15 +50,18 @@ def with_timeline(results: Results) -> list[Group]:
     return found
 
 
-def left_out(results: Results, shown: Sequence[Group]) -> list[str]:
-    """A note on how many runs are not drawn."""
+def small_print(results: Results, shown: Sequence[Group], points: pd.DataFrame) -> list[str]:
+    """How wide the steps are, and how many runs are not drawn."""
+    notes = []
+    if len(points):
+        notes.append(f"Each step is a mean over at most {points['width_s'].max():.3g} s.")
     num_runs = len(results.summary)
-    if num_runs <= len(shown):
-        return []
-    return [
-        f"{len(shown)} of {num_runs} runs, the first seed of each; {num_runs - len(shown)} "
-        "are left out."
-    ]
+    if num_runs > len(shown):
+        missing = num_runs - len(shown)
+        notes.append(
+            f"{len(shown)} of {num_runs} runs, the first seed of each; {missing} are left out."
+        )
+    return notes
 
 
 def _points(results: Results, group: Group) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import importlib.util
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 HAVE_TRITON = bool(importlib.util.find_spec("torch") and importlib.util.find_spec("triton"))
@@ -32,13 +33,35 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def tables_from_allocator(lengths, block_size, seed):
-    """Block tables of sequences with these lengths, each sequence's blocks in logical order.
+    """Block tables of sequences with these lengths, as kvsim's paged allocator hands them out.
 
-    They are drawn at random: any table an allocator could hand out is one of these.
+    Sequences come and go before, and grow in turns, so that blocks are scattered: shape, a list
+    of block ids in logical order for each sequence.
     """
-    from kernels.cases import draw_tables  # torch may be missing
+    pytest.importorskip("numba", reason="the simulator's allocators need its dependencies")
+    from sim.allocators.paged import Paged
+    from sim.sequence import Limits, SequenceTable, new_requests
 
-    return draw_tables(lengths, block_size, seed)
+    rng = np.random.default_rng(seed)
+    wanted = np.array(lengths + [int(n) for n in rng.integers(1, 5 * block_size, 8)])
+    columns = np.zeros_like(wanted), wanted, np.ones_like(wanted)
+    limits = Limits(int(wanted.max()) + 2, columns[2])
+    requests = new_requests(*columns, limits)
+    sequences, allocator = SequenceTable(), Paged(block_size)
+    num_slots = int((-(-wanted // block_size)).sum()) * block_size
+    allocator.bind(num_slots, sequences, limits.max_model_len)
+    rows = [sequences.open(requests, request) for request in range(len(wanted))]
+    passing = rng.permutation(rows[len(lengths) :])
+    for row in passing:
+        allocator.admit(int(row), int(wanted[rows.index(row)]))
+    allocator.free(passing[::2].astype(np.int64))
+    left = dict(zip(rows, lengths, strict=False))
+    while any(left.values()):
+        for row in rng.permutation(list(left)):
+            count = min(left[row], int(rng.integers(1, 2 * block_size)))
+            assert allocator.append(np.array([row]), np.array([count])) == 1
+            left[row] -= count
+    return [allocator.block_table(row).tolist() for row in left]
 
 
 @pytest.fixture(name="tables_from_allocator")

@@ -10,12 +10,12 @@ import pytest
 
 from kernels.calibrate import __main__ as command
 from kernels.calibrate import grid, output, points, sanity
+from kernels.calibrate.build import build
 from kernels.calibrate.dry import shrink
 from kernels.calibrate.grid import Section, decode_point, ragged_lengths, sections
 from kernels.calibrate.pool import Device, Pool
 from kernels.calibrate.run import Calibration
 from kernels.calibrate.timing import summarise
-from kernels.calibrate.works import build
 
 ALL = sections(seed=0)
 EVERY_POINT = [p for s in ALL for p in s.points]
@@ -225,7 +225,7 @@ def test_points_csv_stays_small_enough_to_commit(tmp_path):
 
 
 def test_every_kind_of_point_has_a_builder():
-    from kernels.calibrate.works import BUILDERS
+    from kernels.calibrate.build import BUILDERS
 
     assert {p.kernel for p in EVERY_POINT} <= set(BUILDERS)
     assert set(grid.GRIDS) == {s.name for s in ALL}

@@ -1,0 +1,134 @@
+"""One thing to time: what it reads and computes, and a rough prediction of its device time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from kernels.decode import DecodeConfig
+from kernels.standins import Model
+
+LLAMA = Model()
+HIDDEN, INTERMEDIATE, VOCABULARY = 4096, 14336, 128256  # Llama-3.1-8B
+LINEARS = {
+    "qkv": ((LLAMA.num_heads + 2 * LLAMA.num_kv_heads) * LLAMA.head_dim, HIDDEN),
+    "o": (HIDDEN, LLAMA.num_heads * LLAMA.head_dim),
+    "gate_up": (2 * INTERMEDIATE, HIDDEN),
+    "down": (HIDDEN, INTERMEDIATE),
+    "lm_head": (VOCABULARY, HIDDEN),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One thing to time.
+
+    kernel names the builder in works.py; variant is the lookup of attention kernels ("contiguous",
+    "auto", "inline", …) or what is timed of the others. lengths: keys of each sequence, new ones
+    included. queries: new tokens of each sequence (attention) or rows (the rest). size: (n, k) of a
+    linear, (blocks, bytes of one block's K) of a copy.
+    """
+
+    section: str
+    kernel: str
+    variant: str
+    block_size: int = 0
+    model: Model = LLAMA
+    lengths: tuple[int, ...] = ()
+    len_spec: str = ""
+    queries: int = 1
+    size: tuple[int, int] = (0, 0)
+    order: str = "random"
+    l2: str = "cold"
+    eager: bool = False
+    config: DecodeConfig | None = None
+    splits: int | None = None  # None: the heuristic
+
+    @property
+    def total_kv(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Keys and values that the point reads."""
+        return self.total_kv * self.model.num_kv_heads * self.model.tile_bytes(1)
+
+
+def flops(point: Point) -> int:
+    """Multiply-adds times two, of the matrix products only."""
+    if point.kernel == "linear":
+        return 2 * point.queries * point.size[0] * point.size[1]
+    if point.kernel in ("decode", "prefill"):
+        q = point.queries
+        keys = sum(q * (n - q) + q * (q + 1) // 2 for n in point.lengths)
+        return 4 * point.model.num_heads * point.model.head_dim * keys
+    if point.kernel == "layer":
+        weights = sum(n * k for name, (n, k) in LINEARS.items() if name != "lm_head")
+        attention = flops(replace(point, kernel="decode"))
+        return (2 * len(point.lengths) * weights + attention) * layers(point)
+    return 0
+
+
+def layers(point: Point) -> int:
+    """Layers of a composition point."""
+    return int(point.variant.split()[0])
+
+
+def moved_bytes(point: Point) -> int:
+    """The bytes that must be moved: K/V (attention), weights and activations (linears), source and
+    copy (moves).
+    """
+    model, width = point.model, torch.bfloat16.itemsize
+    token = model.num_kv_heads * model.tile_bytes(1)
+    if point.kernel == "linear":
+        n, k = point.size
+        return width * (n * k + point.queries * (n + k))
+    if point.kernel == "layer":
+        weights = sum(n * k for name, (n, k) in LINEARS.items() if name != "lm_head")
+        return (weights * width + point.kv_bytes) * layers(point)
+    simple = {
+        "append": 2 * point.queries * token,
+        "copy_blocks": 2 * 2 * point.size[0] * point.size[1],
+        "h2d": point.size[0] * point.size[1],
+        "d2h": point.size[0] * point.size[1],
+        "add_rms_norm": 4 * width * point.queries * HIDDEN,
+        "rope": 2 * width * point.queries * (model.num_heads + model.num_kv_heads) * model.head_dim,
+        "silu_and_mul": 3 * width * point.queries * INTERMEDIATE,
+        "combine": len(point.lengths)
+        * model.num_heads
+        * (point.splits or 1)
+        * (model.head_dim + 1)
+        * 4,
+    }
+    return simple.get(point.kernel, point.kv_bytes)
+
+
+# A deliberately slow machine, for the budget only: nothing that is written as a result comes from
+# these numbers.
+ASSUMED_BYTES_PER_S, ASSUMED_FLOPS_PER_S, ASSUMED_FLOOR_S, ASSUMED_LINK = 3.5e12, 4e14, 6e-6, 2e10
+SETUP_S, LAUNCH_S, REPLAYS = 0.02, 15e-6, 10
+
+
+def assumed_s(point: Point) -> float:
+    """A guess of one launch's time, to choose how many go into a graph and to plan the budget."""
+    if point.kernel in ("h2d", "d2h"):
+        issued = point.size[0] if point.variant == "memcpy" else 1
+        return max(issued * ASSUMED_FLOOR_S, moved_bytes(point) / ASSUMED_LINK)
+    floor = ASSUMED_FLOOR_S * (10 * layers(point) if point.kernel == "layer" else 1)
+    moving = moved_bytes(point) / ASSUMED_BYTES_PER_S
+    return floor + max(moving, flops(point) / ASSUMED_FLOPS_PER_S)
+
+
+def launches_per_graph(point: Point, rotations: int = 1) -> int:
+    """So many that a replay lasts 4 ms, at least 20 of short ones, and each slice of the pool
+    once.
+    """
+    guess = assumed_s(point)
+    return max(1, round(4e-3 / guess), min(20, int(20e-3 / guess)), rotations)
+
+
+def predicted_s(point: Point) -> float:
+    """Predicted device time of a point, everything included."""
+    count = launches_per_graph(point)
+    return SETUP_S + count * LAUNCH_S + REPLAYS * count * assumed_s(point)

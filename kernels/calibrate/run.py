@@ -1,0 +1,167 @@
+"""The sections in order, inside the budget, with sentinels between the points."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from kernels.calibrate import output, points, provenance, sanity
+from kernels.calibrate.build import build
+from kernels.calibrate.grid import Section, sentinel
+from kernels.calibrate.layer import sum_of_parts
+from kernels.calibrate.points import Point
+from kernels.calibrate.pool import Pool
+from kernels.calibrate.sanity import Row, add_note
+from kernels.calibrate.timing import Timing
+from kernels.calibrate.works import Step, Work
+from kernels.launch import Launch
+
+SENTINEL_EVERY, CHECK_EVERY = 30, 20
+MAX_DRIFT = 0.03
+RESERVE_S = 3.0  # kept for writing the files
+
+
+class Timer(Protocol):
+    """What `kernels.calibrate.timing.GraphTimer` does; tests put something else in its place."""
+
+    def warm(self, sets: list[list[Step]]) -> list[Any]: ...
+    def graph(self, sets: list[list[Step]], count: int) -> Timing: ...
+    def eager(self, sets: list[list[Step]], count: int) -> Timing: ...
+
+
+@dataclass
+class Calibration:
+    """A run: its rows and what calibration.json will say."""
+
+    folder: Path
+    pool: Pool
+    timer: Timer
+    deadline: float  # time.monotonic()
+    document: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)  # kernels that failed the correctness checks
+    say: Callable[[str], None] = print
+    _timed: int = 0
+
+    def remaining(self) -> float:
+        return self.deadline - time.monotonic() - RESERVE_S
+
+    def run(self, sections: list[Section]) -> None:
+        """All sections; each is skipped whole if it would not fit into what is left of the
+        budget."""
+        for section in sections:
+            begin, before = time.monotonic(), len(self.rows)
+            skipped = self._section(section)
+            seconds = round(time.monotonic() - begin, 2)
+            done = len(self.rows) - before
+            self.document["sections"][section.name] = {
+                "seconds": seconds,
+                "points": done,
+                "skipped": skipped,
+            }
+            self.say(f"{section.name:12s} {done:4d} points {seconds:7.1f} s  {skipped}")
+            self.write()
+
+    def _section(self, section: Section) -> str:
+        if section.predicted_s > self.remaining():
+            return f"needs {section.predicted_s:.0f} s of the {self.remaining():.0f} s left"
+        first = len(self.rows)
+        for done, point in enumerate(section.points):
+            if self.remaining() < points.predicted_s(point):
+                return f"{len(section.points) - done} points, out of budget"
+            self.rows.append(self.measure(point))
+            self._timed += 1
+            if self._timed % SENTINEL_EVERY == 0:
+                self._sentinel(self.rows[first:])
+        return ""
+
+    def measure(self, point: Point) -> Row:
+        """Time one point. A point that fails gives a row that says so and no time."""
+        row = output.empty_row(point)
+        if point.kernel in self.broken:
+            add_note(row, "not timed: the kernel failed its correctness check")
+            return row
+        try:
+            work = build(point, self.pool)
+            compiled = self.timer.warm(work.sets)
+            self._describe(row, point, work, compiled)
+            count = points.launches_per_graph(point, len(work.sets))
+            time_it = self.timer.eager if point.eager else self.timer.graph
+            output.fill_times(row, time_it(work.sets, count))
+        except Exception as problem:  # one point must not end the run
+            add_note(row, f"failed: {type(problem).__name__}: {problem}"[:200])
+            return row
+        self._judge(row, work, count)
+        return row
+
+    def _describe(self, row: Row, point: Point, work: Work, compiled: list[Any]) -> None:
+        """Configuration columns, and the kernel's entry in calibration.json."""
+        row["splits"] = work.splits or None
+        for step, kernel in zip(work.sets[0], compiled, strict=True):
+            if isinstance(step, Launch) and kernel is not None:
+                key = f"{step.name} " + " ".join(
+                    f"{k}={v}" for k, v in sorted(step.options.items())
+                )
+                if key not in self.document["kernels"]:
+                    self.document["kernels"][key] = provenance.compiled_kernel(kernel, step.options)
+        step = work.sets[0][0]
+        if isinstance(step, Launch) and point.kernel != "layer":
+            row.update(
+                num_warps=step.options.get("num_warps"), num_stages=step.options.get("num_stages")
+            )
+            if work.tile_bytes and compiled[0] is not None:
+                row["kv_stages"] = compiled[0].metadata.shared // work.tile_bytes
+
+    def _judge(self, row: Row, work: Work, count: int) -> None:
+        """Refuse what cannot be true; check the output of every twentieth point."""
+        reasons = sanity.impossible(row, self.document["ceilings"], self.pool.device.l2_bytes)
+        if work.check and self._timed % CHECK_EVERY == 0:
+            error = work.check((count - 1) % len(work.sets))
+            if not error <= sanity.MAX_ERROR:
+                reasons.append(f"output is off by {error:.1e}")
+            else:
+                add_note(row, "output checked")
+        if (row["us_p90"] - row["us_p10"]) > 0.04 * row["us"]:
+            add_note(row, "noisy")
+        row["ok"] = int(not reasons)
+        for reason in reasons:
+            add_note(row, reason)
+        if row["kernel"] == "layer":
+            self._compose(row)
+
+    def _compose(self, row: Row) -> None:
+        parts = sum_of_parts(row, self.rows)
+        if parts is not None:
+            each = row["us"] / int(row["variant"].split()[0])
+            add_note(
+                row,
+                f"a layer {each:.2f} us, its parts alone {parts:.2f} us, ratio {each / parts:.3f}",
+            )
+
+    def _sentinel(self, since: list[Row]) -> None:
+        row = self.measure(sentinel())
+        state = {
+            "us": row["us"],
+            "after_points": self._timed,
+            **provenance.smi(provenance.SMI_STATE),
+        }
+        self.document["sentinels"].append(state)
+        timed = [s for s in self.document["sentinels"] if s["us"]]
+        if sanity.drift(timed) > MAX_DRIFT:
+            for each in since[-SENTINEL_EVERY:]:
+                add_note(each, "drift")
+
+    def write(self) -> None:
+        """Both files, as far as the run is."""
+        output.write_points(self.folder, self.rows)
+        output.write_json(self.folder / "calibration.json", self.document)
+
+    def finish(self) -> None:
+        """Notes that need all rows, then the files for the last time."""
+        sanity.note_trends(self.rows)
+        timed = [s for s in self.document["sentinels"] if s["us"]]
+        self.document["sentinel_drift"] = sanity.drift(timed)
+        self.write()

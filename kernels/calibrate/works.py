@@ -1,0 +1,234 @@
+"""A point turned into launches that only need to be run: one for every disjoint slice of the
+pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels import reference
+from kernels.calibrate.points import HIDDEN, INTERMEDIATE, Point
+from kernels.calibrate.pool import Pool, padded
+from kernels.cases import relative_error
+from kernels.decode import (
+    DecodeBuffers,
+    DecodeCall,
+    choose_splits,
+    combine_launch,
+    decode_launches,
+    default_config,
+)
+from kernels.launch import KVCache, Launch
+from kernels.layer_ops import add_rms_norm_launch, rope_launch, silu_and_mul_launch
+from kernels.moves import append_launch, copy_launch
+from kernels.prefill import PrefillCall, prefill_launch
+from kernels.prefill import default_config as default_prefill
+from kernels.splits import SplitPlan, equal_splits
+
+# A launch, or a torch call; returns the compiled kernel if it is one of ours.
+Step = Callable[[], Any]
+
+
+@dataclass
+class Work:
+    """What is timed: sets[i] is one call on slice i of the pool, as one or more steps."""
+
+    sets: list[list[Step]]
+    splits: int = 0
+    tile_bytes: int = 0
+    check: Callable[[int], float] | None = None  # relative error of what set i wrote
+
+
+def split_plan(point: Point, q: torch.Tensor, cache: KVCache, pool: Pool) -> SplitPlan:
+    """The heuristic's plan for the point's lengths, or the number of pieces it asks for."""
+    config = point.config or default_config(point.model.head_dim)
+    if point.splits is not None:
+        return equal_splits(max(point.lengths), point.splits, config.block_n)
+    return choose_splits(q, cache, list(point.lengths), config, pool.device.num_sms)
+
+
+def _where(point: Point, pool: Pool, cache: KVCache, sets: int) -> list[torch.Tensor]:
+    """The block table, or the first slots, of every set."""
+    lengths = np.array(point.lengths)
+    if point.block_size:
+        return list(pool.put(pool.tables(cache, lengths, sets, point.order)))
+    return [row[: len(lengths)] for row in pool.put(pool.first_slots(lengths, sets))]
+
+
+def _sets(point: Point, pool: Pool) -> int:
+    if point.l2 == "warm":
+        return 1
+    fits = pool.num_slots(point.model) // sum(
+        padded(n) if point.block_size <= 16 else -(-n // 256) * 256 for n in point.lengths
+    )
+    return max(1, min(pool.rotations(point.kv_bytes), fits))
+
+
+def _decode(point: Point, pool: Pool) -> Work:
+    model, cache = point.model, pool.cache(point.model, point.block_size)
+    config = point.config or default_config(model.head_dim)
+    q = pool.random(len(point.lengths), model.num_heads, model.head_dim)
+    plan = split_plan(point, q, cache, pool)
+    buffers = DecodeBuffers.empty(q, plan)
+    lengths = pool.put(np.array(point.lengths, np.int32))
+    calls = [
+        DecodeCall(where, lengths, plan, config)
+        for where in _where(point, pool, cache, _sets(point, pool))
+    ]
+    if point.kernel == "combine":
+        buffers.part.normal_(), buffers.lse.normal_()
+        return Work([[combine_launch(calls[0], buffers)]], plan.num_splits)
+
+    def check(index: int) -> float:
+        return _first_row_error(q[:1], cache, calls[index].where, point.lengths[0], buffers.out[:1])
+
+    sets: list[list[Step]] = [list(decode_launches(q, cache, call, buffers)) for call in calls]
+    return Work(sets, plan.num_splits, model.tile_bytes(config.block_n), check)
+
+
+def _first_row_error(
+    q: torch.Tensor, cache: KVCache, where: torch.Tensor, length: int, result: torch.Tensor
+) -> float:
+    """Of the last query of the first sequence: it sees all its keys."""
+    flat = cache
+    if where.dim() == 2:
+        flat, slots = cache.flat(), reference.paged_slots(where[0], length, cache.block_size)
+    else:
+        slots = torch.arange(length, device=q.device) + where[0]
+    return relative_error(result, reference._attend_slots(q, flat, slots))
+
+
+def _prefill(point: Point, pool: Pool) -> Work:
+    model, cache = point.model, pool.cache(point.model, point.block_size)
+    batch, config = len(point.lengths), default_prefill(model.head_dim, pool.device.arch)
+    q = pool.random(batch * point.queries, model.num_heads, model.head_dim)
+    out = torch.empty_like(q)
+    starts = pool.put(np.arange(batch + 1, dtype=np.int32) * point.queries)
+    lengths = pool.put(np.array(point.lengths, np.int32))
+    tables = _where(point, pool, cache, _sets(point, pool))
+    sets: list[list[Step]] = [
+        [prefill_launch(q, cache, PrefillCall(where, starts, lengths, point.queries, config), out)]
+        for where in tables
+    ]
+
+    def check(index: int) -> float:
+        last = slice(point.queries - 1, point.queries)
+        return _first_row_error(q[last], cache, tables[index], point.lengths[0], out[last])
+
+    return Work(sets, 1, check=check)
+
+
+def _append(point: Point, pool: Pool) -> Work:
+    model, cache = point.model, pool.cache(point.model, point.block_size)
+    fused = pool.random(point.queries, model.num_heads + 2 * model.num_kv_heads, model.head_dim)
+    k, v = fused[:, -2 * model.num_kv_heads : -model.num_kv_heads], fused[:, -model.num_kv_heads :]
+    token_bytes = model.num_kv_heads * model.tile_bytes(1)
+    sets = pool.rotations(point.queries * token_bytes, most=64)
+    blocks = pool.blocks(cache.k.shape[0], sets * point.queries, "random").reshape(sets, -1)
+    slots = pool.put(_aligned_rows(blocks * point.block_size + 3))
+    return Work([[append_launch(k, v, cache, row[: point.queries])] for row in slots])
+
+
+def _aligned_rows(rows: np.ndarray) -> np.ndarray:
+    """Rows padded so that each begins at a multiple of 16 entries."""
+    width = padded(rows.shape[1])
+    return np.pad(rows, ((0, 0), (0, width - rows.shape[1]))).astype(np.int64)
+
+
+def _copy_blocks(point: Point, pool: Pool) -> Work:
+    cache, count = pool.cache(point.model, point.block_size), point.size[0]
+    available = cache.k.shape[0] // (2 * count)
+    sets = min(pool.rotations(4 * count * point.size[1], most=64), available)
+    pairs = pool.blocks(cache.k.shape[0], 2 * count * sets, "random").reshape(sets, count, 2)
+    return Work([[copy_launch(cache, cache, pool.put(each))] for each in pairs])
+
+
+def _host_link(point: Point, pool: Pool) -> Work:
+    """Blocks between the pool and pinned host memory: one copy a block, or one kernel for all.
+
+    The kernel takes half of the blocks as K and the other half as V.
+    """
+    count, width = point.size[0], point.size[1] // torch.bfloat16.itemsize
+    pinned = pool.device.kind == "cuda"
+    host = torch.empty(count, width, dtype=torch.bfloat16, pin_memory=pinned)
+    near = pool.cache_words().view(torch.bfloat16)[: count * width].view(count, width)
+    source, destination = (near, host) if point.kernel == "d2h" else (host, near)
+    if point.variant == "kernel":
+        from_cache, to_cache = (
+            KVCache(*x.view(2, count // 2, 1, 1, width)) for x in (source, destination)
+        )
+        pairs = pool.put(np.stack([np.arange(count // 2)] * 2, 1))
+        return Work([[copy_launch(from_cache, to_cache, pairs)]])
+
+    def copy_all() -> None:
+        for to_block, from_block in zip(destination, source, strict=True):
+            to_block.copy_(from_block, non_blocking=True)
+
+    return Work([[copy_all]])
+
+
+def _linear(point: Point, pool: Pool) -> Work:
+    n, k = point.size
+    x, out = pool.random(point.queries, k), pool.empty(point.queries, n)
+    copies = pool.weights(n, k, pool.rotations(2 * n * k, most=16))
+    return Work([[matmul_step(x, weight, out)] for weight in copies])
+
+
+def matmul_step(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> Step:
+    """out = x weight^T, by cuBLAS."""
+
+    def step() -> None:
+        torch.mm(x, weight.t(), out=out)
+
+    return step
+
+
+def _small(point: Point, pool: Pool) -> Work:
+    model, rows = point.model, point.queries
+    if point.kernel == "add_rms_norm":
+        x, residual, out = (
+            pool.random(rows, HIDDEN),
+            pool.random(rows, HIDDEN),
+            pool.empty(rows, HIDDEN),
+        )
+        return Work([[add_rms_norm_launch(x, residual, pool.random(HIDDEN), out)]])
+    if point.kernel == "silu_and_mul":
+        return Work(
+            [
+                [
+                    silu_and_mul_launch(
+                        pool.random(rows, 2 * INTERMEDIATE), pool.empty(rows, INTERMEDIATE)
+                    )
+                ]
+            ]
+        )
+    heads = model.num_heads + model.num_kv_heads
+    fused = pool.random(rows, heads + model.num_kv_heads, model.head_dim)
+    return Work([[rope_step(fused[:, :heads], pool, np.arange(rows))]])
+
+
+def rope_step(x: torch.Tensor, pool: Pool, positions: np.ndarray) -> Launch:
+    """Rotate the heads of x by those positions, with Llama's base."""
+    half = x.shape[-1] // 2
+    angle = np.arange(int(positions.max()) + 1)[:, None] / 500000.0 ** (np.arange(half) / half)
+    cos, sin = (pool.put(f(angle).astype(np.float32)) for f in (np.cos, np.sin))
+    return rope_launch(x, cos, sin, pool.put(positions.astype(np.int32)))
+
+
+PARTS: dict[str, Callable[[Point, Pool], Work]] = {
+    "decode": _decode,
+    "combine": _decode,
+    "prefill": _prefill,
+    "append": _append,
+    "copy_blocks": _copy_blocks,
+    "h2d": _host_link,
+    "d2h": _host_link,
+    "linear": _linear,
+    "add_rms_norm": _small,
+    "rope": _small,
+    "silu_and_mul": _small,
+}

@@ -1,0 +1,99 @@
+# Triton writes compile-time arguments in upper case, and a kernel takes many.
+"""append and copy_blocks: the kernels that write into the cache."""
+
+from __future__ import annotations
+
+import torch
+import triton
+
+from kernels import launch
+from kernels.launch import KVCache, Launch, require
+from kernels.moves_kernel import append_kernel, copy_blocks_kernel
+
+FP8_LARGEST = 448.0  # of e4m3
+COPY_WORDS = 2048  # 4-byte words of K, and as many of V, that one program copies
+
+
+def append_launch(k: torch.Tensor, v: torch.Tensor, cache: KVCache, slots: torch.Tensor) -> Launch:
+    """The launch of `append`; nothing is run or checked."""
+    return Launch(
+        append_kernel,
+        (slots.shape[0],),
+        (
+            *(k, v, cache.k, cache.v, slots, 1.0 / cache.k_scale, 1.0 / cache.v_scale),
+            *(k.stride(0), k.stride(1), *cache.strides(), cache.num_kv_heads),
+        ),
+        {
+            "BLOCK_SIZE": cache.block_size,
+            "HEAD_DIM": cache.head_dim,
+            "HEADS": triton.next_power_of_2(cache.num_kv_heads),
+            "FP8": cache.k.dtype == launch.FP8,
+            "LARGEST": FP8_LARGEST,
+            "num_warps": 4,
+        },
+    )
+
+
+def append(k: torch.Tensor, v: torch.Tensor, cache: KVCache, slots: torch.Tensor) -> None:
+    """Write new keys and values into their slots of a paged cache.
+
+    k, v: (num_tokens, num_kv_heads, head_dim), fp16, bf16 or fp32, equal strides (views into a
+    fused projection are fine); slots: (num_tokens,) int32 or int64, block * block_size + offset, no
+    two equal; a negative slot is skipped (padding). An fp8 cache stores x / scale, cut off at ±448.
+    Raises `KernelInputError`.
+    """
+    launch.check_cache(cache, paged=True)
+    launch.check_query(k, cache)
+    require(
+        k.shape[1] == cache.num_kv_heads,
+        f"k has {k.shape[1]} heads, the cache {cache.num_kv_heads}.",
+    )
+    require(
+        k.shape == v.shape and k.stride() == v.stride() and k.dtype == v.dtype,
+        "k and v must have the same shape, strides and dtype.",
+    )
+    launch.check_index(slots, "slots", (k.shape[0],))
+    launch.check_device(k, v, cache.k, cache.v, slots)
+    if slots.shape[0]:
+        append_launch(k, v, cache, slots)()
+
+
+def copy_launch(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> Launch:
+    """The launch of `copy_blocks`; nothing is run or checked. Copies words, so any dtype goes."""
+    from_k, from_v, to_k, to_v = (
+        x.flatten(1).view(torch.int32) for x in (source.k, source.v, destination.k, destination.v)
+    )
+    words = from_k.shape[1]
+    return Launch(
+        copy_blocks_kernel,
+        (pairs.shape[0], triton.cdiv(words, COPY_WORDS)),
+        (from_k, from_v, to_k, to_v, pairs, words, from_k.stride(0), to_k.stride(0)),
+        {"WORDS": min(COPY_WORDS, triton.next_power_of_2(words)), "num_warps": 4},
+    )
+
+
+def copy_blocks(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> None:
+    """Copy whole blocks, K and V: copy-on-write within a cache, or a swap between two.
+
+    pairs: (n, 2) int32 or int64, block numbers (source, destination); no destination may appear
+    twice or be a source of the same call within one cache, since the order of the copies is not
+    defined. A cache in pinned host memory works as source or destination on a GPU. Raises
+    `KernelInputError`.
+    """
+    launch.check_cache(source, paged=True)
+    launch.check_cache(destination, paged=True)
+    require(
+        source.k.shape[1:] == destination.k.shape[1:] and source.k.dtype == destination.k.dtype,
+        "source and destination must have blocks of one shape and dtype.",
+    )
+    require(
+        all(c.k[0].is_contiguous() for c in (source, destination) if len(c.k)),
+        "a block must be contiguous memory to be copied.",
+    )
+    launch.check_index(pairs, "pairs", (-1, 2))
+    pinned = [
+        t for t in (source.k, destination.k) if not (t.device.type == "cpu" and t.is_pinned())
+    ]
+    launch.check_device(pairs, *pinned)
+    if pairs.shape[0]:
+        copy_launch(source, destination, pairs)()
