@@ -84,19 +84,23 @@ class Replica:
     def run(self) -> Generator[simpy.Event, None, None]:
         """The SimPy process: iterate until nothing is left that could change anything."""
         env, arrivals = self.env, self.arrivals
+        recorder, now = self.recorder, int(env.now)
         while True:
-            now = int(env.now)
             while arrivals.next_ns <= now:
                 self._arrive(now)
             count = 0 if self.single_step else self._sleep(now)
             if count == 0:
                 count = self._iterate(now)
             if count:
-                yield env.timeout(self.recorder.boundaries.item(count) - now)
+                end = recorder.boundaries.item(count)
+                yield env.timeout(end - now)
                 self._commit(count)
+                now = end
             elif arrivals.next_ns < FOREVER_NS:
-                yield env.timeout(arrivals.next_ns - now)
+                end = arrivals.next_ns
+                yield env.timeout(end - now)
                 self._record_idle(now)
+                now = end
             else:
                 return
 

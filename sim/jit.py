@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import numba
+import numpy as np
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -51,4 +52,20 @@ def compiled(function: F) -> F:
 
     The function must also run, with the same results, as plain Python (NUMBA_DISABLE_JIT=1).
     """
-    return cast(F, numba.njit(cache=True)(function))
+    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+
+
+def direct(function: F, *examples: object) -> F:
+    """A compiled function for arguments of the examples' types, called without numba's dispatch.
+
+    Dispatch looks at the type of every argument at every call, which costs as much as the call
+    itself. The result must be called with the types it was made for; STRIDED stands for int64
+    vectors of any layout, which a caller outside of this package may pass.
+    """
+    compile_for = getattr(function, "compile", None)
+    if compile_for is None:  # NUMBA_DISABLE_JIT=1
+        return function
+    return cast(F, compile_for(tuple(numba.typeof(example) for example in examples)))  # type: ignore[no-untyped-call]
+
+
+STRIDED = np.zeros(2, np.int64)[::2]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.allocators.base import EXTERNAL, FREE, NUM_TERMS, TERM_NAMES
-from sim.jit import compiled
+from sim.jit import compiled, direct
 from sim.sequence import IntArray
 
 NUM_BUCKETS = 2048
@@ -51,6 +51,8 @@ class Recorder:
         self._origin_ns = origin_ns
         self._sums: IntArray = np.zeros((NUM_BUCKETS + 2, NUM_COLUMNS, 2), np.int64)
         self._sums[STATE, :3, 0] = (origin_ns, FIRST_WIDTH_NS, 0)
+        arrays = self._sums, self.boundaries, self.log, self.joined
+        self._record = direct(record, *arrays, 1, 0, 0, 0)
         self.is_measuring = True
         self._was_full = False
         self._finishes_to_warm_up = 0
@@ -92,7 +94,7 @@ class Recorder:
             if self.is_measuring:
                 flags |= IS_MEASURED
                 self.num_queued_iterations += count
-        record(
+        self._record(
             self._sums,
             self.boundaries,
             self.log,

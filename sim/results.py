@@ -55,6 +55,18 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def open_run(folder: Path) -> None:
+    """Make a run's folder ready to be written: from now on an older run in it is not done.
+
+    Raises ResultsError if that cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+    except OSError as error:
+        raise ResultsError(f"{folder}: cannot be written: {error.strerror}") from error
+
+
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write a JSON file atomically. NaN is not JSON: a missing value is null."""
     with replacing(path) as temporary:

@@ -73,6 +73,7 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
     log = BlockLog() if memory.num_slots <= MAX_SLOTS and spec.records_blocks else None
     if options.check:
         allocator = CheckedAllocator(allocator)
+    results.open_run(folder)
     started = time.perf_counter()
     run = simulate(requests, memory, allocator, scheduler, cost, Options(options.single_step, log))
     wall_s = time.perf_counter() - started
@@ -99,7 +100,6 @@ def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
 
 
 def _write(folder: Path, run: Run, row: dict[str, Any], log: BlockLog | None) -> None:
-    (folder / results.MANIFEST).unlink(missing_ok=True)  # the old run ends here
     results.write_table(folder / "requests.parquet", metrics.requests_table(run))
     results.write_table(folder / "timeline.parquet", metrics.timeline_table(run))
     if log is not None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.jit import compiled
+from sim.jit import compiled, direct
 
 IntArray = NDArray[np.int64]
 
@@ -55,6 +55,7 @@ FIRST_FINISH = 6  # iterations, this one included, until a sequence can finish
 NUM_BATCH_CELLS = 7
 
 _FAR = 1 << 62
+_ONE_REQUEST = np.zeros((1, NUM_REQUEST_COLUMNS), np.int64)
 
 
 class Limits(NamedTuple):
@@ -95,6 +96,7 @@ class SequenceTable:
 
     def __init__(self, capacity: int = 64) -> None:
         self.rows: IntArray = np.zeros((capacity, NUM_SEQUENCE_COLUMNS), np.int64)
+        self._open_row = direct(open_row, self.rows, 0, _ONE_REQUEST, 0)
         self.when_grown: list[Callable[[int], None]] = []
         self._unused = list(range(capacity - 1, -1, -1))
 
@@ -107,7 +109,7 @@ class SequenceTable:
             for resize in self.when_grown:
                 resize(2 * capacity)
         row = self._unused.pop()
-        open_row(self.rows, row, requests, request)
+        self._open_row(self.rows, row, requests, request)
         return row
 
     def close(self, row: int) -> None:

@@ -26,6 +26,7 @@ from sim.allocators.base import (
     check_terms,
     recount,
 )
+from sim.jit import STRIDED, direct
 from sim.sequence import NUM_SLOTS, IntArray, SequenceTable
 
 
@@ -78,6 +79,14 @@ class Contiguous(Allocator):
         self._starts: IntArray = np.zeros(0, np.int64)
         self._resize(len(sequences.rows))
         sequences.when_grown.append(self._resize)
+        arrays = self._arena, sequences.rows, self._holes, self._starts
+        self._admission = direct(arena.admission, self._arena, self._holes, sequences.rows, 0)
+        self._append = direct(arena.append, *arrays, STRIDED, STRIDED)
+        self._append_ahead = direct(
+            arena.append_ahead, *arrays[:2], STRIDED, 1, np.zeros((1, 1), np.int64)
+        )
+        self._can_append = direct(arena.can_append, sequences.rows, STRIDED, 1)
+        self._free = direct(arena.free, *arrays, STRIDED)
 
     def _resize(self, capacity: int) -> None:
         """Room for a start per row, and for a hole before, between and after all of them."""
@@ -89,7 +98,7 @@ class Contiguous(Allocator):
         self._holes = holes
 
     def can_allocate(self, row: int) -> Admission:
-        return ADMISSIONS[arena.admission(self._arena, self._holes, self.sequences.rows, row)]
+        return ADMISSIONS[self._admission(self._arena, self._holes, self.sequences.rows, row)]
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         # requests and sequences share the columns that a reservation depends on
@@ -98,18 +107,18 @@ class Contiguous(Allocator):
         return answer
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
-        return arena.append(
+        return self._append(
             self._arena, self.sequences.rows, self._holes, self._starts, rows, counts
         )
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
-        return arena.can_append(self.sequences.rows, rows, num_iterations)
+        return self._can_append(self.sequences.rows, rows, num_iterations)
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
-        arena.append_ahead(self._arena, self.sequences.rows, rows, num_iterations, log)
+        self._append_ahead(self._arena, self.sequences.rows, rows, num_iterations, log)
 
     def free(self, rows: IntArray) -> None:
-        arena.free(self._arena, self.sequences.rows, self._holes, self._starts, rows)
+        self._free(self._arena, self.sequences.rows, self._holes, self._starts, rows)
 
     def fragmented_for(self, row: int) -> bool:
         return arena.is_fragmented(self._arena, self._holes, self.sequences.rows, row)

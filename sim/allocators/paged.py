@@ -27,6 +27,7 @@ from sim.allocators.base import (
     check_terms,
     recount,
 )
+from sim.jit import STRIDED, direct
 from sim.sequence import NUM_SLOTS, NUM_TOKENS, PROMPT_TOKENS, IntArray, SequenceTable
 
 
@@ -69,6 +70,14 @@ class Paged(Allocator):
         self._table: blocks.BlockIds = np.empty((0, self._width), np.int32)
         self._resize(len(sequences.rows))
         sequences.when_grown.append(self._resize)
+        arrays = self._pool, sequences.rows, self._table, self._free_blocks
+        self._admit = direct(blocks.admit, *arrays, 0, 1)
+        self._append = direct(blocks.append, *arrays, STRIDED, STRIDED)
+        self._append_ahead = direct(
+            blocks.append_ahead, *arrays, STRIDED, 1, self._scratch, np.zeros((1, 1), np.int64)
+        )
+        self._can_append = direct(blocks.can_append, *arrays[:2], STRIDED, 1, self._scratch)
+        self._free = direct(blocks.free, *arrays, STRIDED)
 
     def _resize(self, capacity: int) -> None:
         """Give every row of the sequence table a block table."""
@@ -89,13 +98,13 @@ class Paged(Allocator):
         return np.greater(need, usable)
 
     def admit(self, row: int, count: int) -> Admission:
-        verdict = blocks.admit(
+        verdict = self._admit(
             self._pool, self.sequences.rows, self._table, self._free_blocks, row, count
         )
         return ADMISSIONS[verdict]
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
-        return blocks.append(
+        return self._append(
             self._pool,
             self.sequences.rows,
             self._table,
@@ -108,12 +117,12 @@ class Paged(Allocator):
         most_blocks = len(rows) * (num_iterations // self.block_size + 1)
         if most_blocks <= self._pool.item(blocks.NUM_FREE):
             return num_iterations  # enough even if every row is at a boundary: the common case
-        return blocks.can_append(
+        return self._can_append(
             self._pool, self.sequences.rows, rows, num_iterations, self._scratch
         )
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
-        blocks.append_ahead(
+        self._append_ahead(
             self._pool,
             self.sequences.rows,
             self._table,

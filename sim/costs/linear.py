@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.costs.base import CostModel, to_ns
-from sim.jit import compiled
+from sim.jit import compiled, direct
 from sim.sequence import KV_TOKENS, NUM_SEQS, PREFILL_TOKENS, IntArray
 
 FloatArray = NDArray[np.float64]
@@ -49,6 +49,8 @@ class Linear(CostModel):
         self.per_kv_token_s = per_kv_token_s
         self.per_prefill_token_s = per_prefill_token_s
         self._coefficients = np.array(list(values.values()))
+        integers = np.zeros(1, np.int64)
+        self._plan = direct(linear_plan, integers, self._coefficients, integers, 1, 0)
 
     def iteration_s(self, batch: IntArray) -> float:
         cells = batch[NUM_SEQS], batch[KV_TOKENS], batch[PREFILL_TOKENS]
@@ -57,7 +59,7 @@ class Linear(CostModel):
     def plan(
         self, batch: IntArray, boundaries: IntArray, num_iterations: int, until_ns: int
     ) -> int:
-        return linear_plan(batch, self._coefficients, boundaries, num_iterations, until_ns)
+        return self._plan(batch, self._coefficients, boundaries, num_iterations, until_ns)
 
 
 class Constant(Linear):

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Allocator, BoolArray
+from sim.jit import direct
 from sim.sequence import (
     FAILED,
     FINISH_NS,
@@ -64,6 +65,10 @@ class Scheduler(ABC):
         self.num_finished = 0
         self.num_preemptions = 0
         self._finished: IntArray = np.zeros(64, np.int64)
+        before = sequences.rows, requests, self.running, 0, self._finished
+        self._sample_tokens = direct(
+            sample_tokens, *before, np.zeros(2, np.int64), 1, self.gaps, self.batch
+        )
 
     @abstractmethod
     def add(self, request: int) -> None:
@@ -116,7 +121,7 @@ class Scheduler(ABC):
         All iterations after the first were found by `max_sleep`; their tokens are appended
         already.
         """
-        num_finished = sample_tokens(
+        num_finished = self._sample_tokens(
             self.sequences.rows,
             self.requests,
             self.running,

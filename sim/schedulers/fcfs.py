@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Admission, Allocator, BoolArray
+from sim.jit import direct
 from sim.schedulers.base import (
     MAX_NUM_SEQS,
     MEMORY,
@@ -80,6 +81,7 @@ class Fcfs(Scheduler):
         self._has_preempted = False
         self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._one_row: IntArray = np.zeros(1, np.int64)
+        self._start_row = direct(start_row, self.batch, sequences.rows, requests, 0, 1, 0)
 
     @property
     def head_row(self) -> int | None:
@@ -215,7 +217,7 @@ class Fcfs(Scheduler):
             budget -= num_tokens
             self._pop_head()
             self.run_row(row)
-            start_row(self.batch, self.sequences.rows, self.requests, row, num_tokens, now_ns)
+            self._start_row(self.batch, self.sequences.rows, self.requests, row, num_tokens, now_ns)
 
     def _pop_head(self) -> None:
         self._waiting.popleft()
