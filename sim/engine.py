@@ -19,7 +19,7 @@ import simpy
 
 from sim.allocators.base import Allocator
 from sim.costs.base import CostModel
-from sim.recorder import MAX_STRETCH, Recorder
+from sim.recorder import Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
 from sim.sequence import ARRIVAL_NS, FIRST_FINISH, IntArray, SequenceTable
 
@@ -143,7 +143,6 @@ class Replica:
         Those beyond _num_scheduled have no memory yet: the plan ends before it would run out.
         """
         scheduler, scheduled = self.scheduler, self._num_scheduled
-        limit = min(limit, MAX_STRETCH)
         count = self.cost.plan(scheduler.batch, self.recorder.boundaries, limit, until_ns)
         if count > scheduled:
             self._rows = scheduler.running[: scheduler.num_running]
@@ -163,7 +162,7 @@ class Replica:
         if num_waiting:
             self._record_queued(count)
         else:
-            recorder.iterations(count, num_running, 0, False, False)
+            recorder.unqueued(count, num_running)
         scheduler.complete(recorder.boundaries, count)
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))

@@ -116,6 +116,10 @@ class SequenceTable:
         """Give a row back. What it held must have been freed before."""
         self._unused.append(row)
 
+    def close_all(self, rows: IntArray) -> None:
+        """Give several rows back, in their order."""
+        self._unused.extend(rows.tolist())
+
 
 @compiled
 def open_row(sequences: IntArray, row: int, requests: IntArray, request: int) -> None:

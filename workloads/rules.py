@@ -109,6 +109,8 @@ def timestamps(cells: Any) -> IntColumn | None:
         return None
     for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
         try:
+            # the first cell shows the kind: a cast that fails costs more than one that does not
+            cells.slice(0, 1).cast(kind)
             stamps: IntColumn = cells.cast(kind).cast(pa.int64()).to_numpy()
         except pa.ArrowInvalid:
             continue

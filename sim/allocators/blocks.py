@@ -154,6 +154,7 @@ def append_ahead(
     chains[: min(block_size, num_iterations)] = -1
     for k in range(num_rows - 1, -1, -1):
         distance = distance_to_boundary(sequences, rows[k])
+        sequences[rows[k], NUM_COMPUTED] += num_iterations
         if distance < num_iterations:
             chains[block_size + k] = chains[distance]
             chains[distance] = k
@@ -175,8 +176,6 @@ def append_ahead(
         pool[RESERVED] -= num_rows
         for j in range(NUM_TERMS):
             log[i, j] = pool[j]
-    for k in range(num_rows):
-        sequences[rows[k], NUM_COMPUTED] += num_iterations
 
 
 @compiled

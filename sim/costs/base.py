@@ -36,10 +36,11 @@ class CostModel(ABC):
         """Time an iteration, and up to num_iterations - 1 more in which its sequences decode.
 
         boundaries[0] is the start; boundaries[i] receives the end of iteration i - 1. Stops
-        after the first iteration that ends at until_ns or later. Returns how many were planned;
-        batch stays as it is.
+        after the first iteration that ends at until_ns or later, and where boundaries is full.
+        Returns how many were planned; batch stays as it is.
         """
         batch = batch.copy()
+        num_iterations = min(num_iterations, len(boundaries) - 1)
         for i in range(num_iterations):
             if i > 0:
                 next_decode(batch)

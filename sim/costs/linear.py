@@ -100,6 +100,7 @@ def linear_plan(
     kv_tokens = batch[KV_TOKENS]
     prefill_tokens = batch[PREFILL_TOKENS]
     end = boundaries[0]
+    num_iterations = min(num_iterations, len(boundaries) - 1)
     for i in range(num_iterations):
         end += to_ns(linear_s(coefficients, num_seqs, kv_tokens, prefill_tokens))
         boundaries[i + 1] = end

@@ -137,8 +137,7 @@ class Scheduler(ABC):
             self.num_finished += num_finished
             rows = self._finished[:num_finished]
             self.allocator.free(rows)
-            for row in rows.tolist():
-                self.sequences.close(row)
+            self.sequences.close_all(rows)
 
     def run_row(self, row: int) -> None:
         """Append a row to the running list."""
