@@ -50,16 +50,15 @@ class Arrivals:
     """Requests that have not arrived yet, in order of (time, request id)."""
 
     def __init__(self, requests: IntArray) -> None:
-        self._times = requests[:, ARRIVAL_NS].copy()
+        self._times = np.append(requests[:, ARRIVAL_NS], FOREVER_NS)
         self._next = 0
-        self.next_ns: int = self._times.item(0) if len(self._times) else FOREVER_NS
+        self.next_ns: int = self._times.item(0)
 
     def pop(self) -> int:
         """Take the request that arrives at next_ns."""
         request = self._next
-        self._next += 1
-        has_more = self._next < len(self._times)
-        self.next_ns = self._times.item(self._next) if has_more else FOREVER_NS
+        self._next = request + 1
+        self.next_ns = self._times.item(request + 1)
         return request
 
 

@@ -8,14 +8,14 @@ it is published and how the table is made.
 
 from __future__ import annotations
 
+import argparse
 import sys
-from pathlib import Path
 
 import numpy as np
 
 from workloads.formats import open_file
 from workloads.sharegpt import MAX_TOTAL_TOKENS
-from workloads.trace import FloatColumn, IntColumn
+from workloads.trace import FloatColumn, IntColumn, TraceError
 
 NUM_PROMPT_PARTS = 128
 NUM_OUTPUT_PARTS = 32
@@ -50,5 +50,16 @@ def derive(path: str) -> str:
     return "prompt_tokens,output_tokens\n" + "".join(f"{p:.1f},{o:.1f}\n" for p, o in cells)
 
 
+def main() -> None:
+    """Print the table of the list that the command line names."""
+    parser = argparse.ArgumentParser(description="Print the quantile table of a list of lengths.")
+    parser.add_argument("path", help="CSV with ContextTokens and GeneratedTokens, plain or gzip")
+    path = parser.parse_args().path
+    try:
+        sys.stdout.write(derive(path))
+    except TraceError as error:
+        parser.error(str(error))
+
+
 if __name__ == "__main__":
-    sys.stdout.write(derive(str(Path(sys.argv[1]))))
+    main()

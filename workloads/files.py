@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +26,8 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
 
     Raises TraceError for whatever goes wrong with the file, while opening or later.
     """
-    if "\0" in path:
-        raise TraceError(f"{path!r}: is no file name; accepted: one without zero characters")
+    if "\0" in path or not _is_encodable(path):
+        raise TraceError(f"{path!r}: is no file name; accepted: text without zero characters")
     try:
         with Path(path).open("rb") as file:
             packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
@@ -44,6 +45,15 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
         raise TraceError(f"{path}: the gzip data is damaged or cut short") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _is_encodable(path: str) -> bool:
+    """Half of a surrogate pair, which YAML lets through, is no text."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def first_bytes(path: str, count: int = 4096) -> bytes:

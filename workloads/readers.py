@@ -61,7 +61,9 @@ def _split_header(path: str, block: Block) -> tuple[list[str], Block]:
     try:
         return [name.strip() for name in next(csv.reader([line.decode()], strict=True))], rest
     except (UnicodeDecodeError, csv.Error):
-        raise TraceError(f"{path}: line {number - 1} is not CSV text") from None
+        raise TraceError(
+            f"{path}: line {number - 1} is not CSV text; accepted: a header in UTF-8"
+        ) from None
 
 
 def _plain_arrays(block: Block, width: int, positions: Sequence[int]) -> list[Any] | None:
@@ -125,7 +127,7 @@ def read_jsonl(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
         for number, line in lines(block):
             row = _object(line)
             if row is None:
-                sentence = "is not a JSON object; accepted: one object a line"
+                sentence = "is not a JSON object; accepted: one object a line, each key once"
                 reading.bad_row(number, sentence, "not a JSON object")
                 continue
             if not names:

@@ -90,6 +90,7 @@ class Contiguous(Allocator):
 
     def _resize(self, capacity: int) -> None:
         """Room for a start per row, and for a hole before, between and after all of them."""
+        self._rows = self.sequences.rows
         starts = np.zeros(capacity, np.int64)
         starts[: len(self._starts)] = self._starts
         self._starts = starts
@@ -98,7 +99,7 @@ class Contiguous(Allocator):
         self._holes = holes
 
     def can_allocate(self, row: int) -> Admission:
-        return ADMISSIONS[self._admission(self._arena, self._holes, self.sequences.rows, row)]
+        return ADMISSIONS[self._admission(self._arena, self._holes, self._rows, row)]
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         # requests and sequences share the columns that a reservation depends on
@@ -107,24 +108,22 @@ class Contiguous(Allocator):
         return answer
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
-        return self._append(
-            self._arena, self.sequences.rows, self._holes, self._starts, rows, counts
-        )
+        return self._append(self._arena, self._rows, self._holes, self._starts, rows, counts)
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
-        return self._can_append(self.sequences.rows, rows, num_iterations)
+        return self._can_append(self._rows, rows, num_iterations)
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
-        self._append_ahead(self._arena, self.sequences.rows, rows, num_iterations, log)
+        self._append_ahead(self._arena, self._rows, rows, num_iterations, log)
 
     def free(self, rows: IntArray) -> None:
-        self._free(self._arena, self.sequences.rows, self._holes, self._starts, rows)
+        self._free(self._arena, self._rows, self._holes, self._starts, rows)
 
     def fragmented_for(self, row: int) -> bool:
-        return arena.is_fragmented(self._arena, self._holes, self.sequences.rows, row)
+        return arena.is_fragmented(self._arena, self._holes, self._rows, row)
 
     def held_ranges(self, row: int) -> IntArray:
-        num_slots = int(self.sequences.rows[row, NUM_SLOTS])
+        num_slots = int(self._rows[row, NUM_SLOTS])
         if num_slots == 0:
             return np.empty((0, 2), np.int64)
         return np.array([[self._starts[row], num_slots]], np.int64)
@@ -134,7 +133,7 @@ class Contiguous(Allocator):
         return self._holes[: self._arena[arena.NUM_HOLES]].copy()
 
     def refusal(self, row: int) -> str:
-        size = arena.reservation_slots(self._arena, self.sequences.rows, row)
+        size = arena.reservation_slots(self._arena, self._rows, row)
         return f"needs a reservation of {size} slots, the pool has {self._arena[arena.SIZE]}"
 
     def check(self, rows: IntArray) -> None:
@@ -148,5 +147,5 @@ class Contiguous(Allocator):
         holes = self.holes()
         if (holes[:-1].sum(axis=1) == holes[1:, 0]).any():
             raise ConservationError(f"{self.kind}: holes touch: {holes.tolist()}")
-        expected = recount(self.sequences.rows[rows], self.num_slots - size, int(holes[:, 1].sum()))
+        expected = recount(self._rows[rows], self.num_slots - size, int(holes[:, 1].sum()))
         check_terms(self.terms, expected, self.kind)

@@ -81,6 +81,7 @@ class Paged(Allocator):
 
     def _resize(self, capacity: int) -> None:
         """Give every row of the sequence table a block table."""
+        self._rows = self.sequences.rows
         table = np.empty((capacity, self._width), np.int32)
         for row in np.flatnonzero(self.sequences.rows[: len(self._table), NUM_SLOTS]).tolist():
             held = self.block_table(row)
@@ -89,7 +90,7 @@ class Paged(Allocator):
         self._scratch: IntArray = np.empty(self.block_size + capacity, np.int64)
 
     def can_allocate(self, row: int) -> Admission:
-        num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+        num_tokens = self._rows.item(row, NUM_TOKENS)
         return ADMISSIONS[blocks.admission(self._pool, num_tokens)]
 
     def never_fits(self, requests: IntArray) -> BoolArray:
@@ -98,15 +99,13 @@ class Paged(Allocator):
         return np.greater(need, usable)
 
     def admit(self, row: int, count: int) -> Admission:
-        verdict = self._admit(
-            self._pool, self.sequences.rows, self._table, self._free_blocks, row, count
-        )
+        verdict = self._admit(self._pool, self._rows, self._table, self._free_blocks, row, count)
         return ADMISSIONS[verdict]
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
         return self._append(
             self._pool,
-            self.sequences.rows,
+            self._rows,
             self._table,
             self._free_blocks,
             rows,
@@ -117,14 +116,12 @@ class Paged(Allocator):
         most_blocks = len(rows) * (num_iterations // self.block_size + 1)
         if most_blocks <= self._pool.item(blocks.NUM_FREE):
             return num_iterations  # enough even if every row is at a boundary: the common case
-        return self._can_append(
-            self._pool, self.sequences.rows, rows, num_iterations, self._scratch
-        )
+        return self._can_append(self._pool, self._rows, rows, num_iterations, self._scratch)
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         self._append_ahead(
             self._pool,
-            self.sequences.rows,
+            self._rows,
             self._table,
             self._free_blocks,
             rows,
@@ -134,11 +131,11 @@ class Paged(Allocator):
         )
 
     def free(self, rows: IntArray) -> None:
-        blocks.free(self._pool, self.sequences.rows, self._table, self._free_blocks, rows)
+        blocks.free(self._pool, self._rows, self._table, self._free_blocks, rows)
 
     def block_table(self, row: int) -> IntArray:
         """Ids of the row's blocks in logical order."""
-        held = self.sequences.rows.item(row, NUM_SLOTS) // self.block_size
+        held = self._rows.item(row, NUM_SLOTS) // self.block_size
         return self._table[row, :held].astype(np.int64)
 
     def held_ranges(self, row: int) -> IntArray:
@@ -154,7 +151,7 @@ class Paged(Allocator):
         return self._pool.item(blocks.NUM_BLOCKS)
 
     def refusal(self, row: int) -> str:
-        need = -(-self.sequences.rows.item(row, NUM_TOKENS) // self.block_size)
+        need = -(-self._rows.item(row, NUM_TOKENS) // self.block_size)
         spare = self._pool.item(blocks.WATERMARK_BLOCKS)
         keep = f" and must keep {spare} free" if spare else ""
         return (
@@ -168,5 +165,5 @@ class Paged(Allocator):
             raise ConservationError(f"{self.kind}: blocks are lost or held twice: {seen.tolist()}")
         num_free = len(self.free_list()) * self.block_size
         remainder = self.num_slots - self.num_blocks * self.block_size
-        expected = recount(self.sequences.rows[rows], remainder, num_free)
+        expected = recount(self._rows[rows], remainder, num_free)
         check_terms(self.terms, expected, self.kind)

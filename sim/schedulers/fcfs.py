@@ -181,14 +181,13 @@ class Fcfs(Scheduler):
 
     def _open_head(self) -> int:
         """The row of the first waiting request."""
-        row = self._head
-        if row is None:
+        if self._head is None:
             request = self._waiting[0]
-            row = self._rows.pop(request, None) if self._rows else None
-            if row is None:
-                row = self.sequences.open(self.requests, request)
-            self._head = row
-        return row
+            if request in self._rows:
+                self._head = self._rows.pop(request)
+            else:
+                self._head = self.sequences.open(self.requests, request)
+        return self._head
 
     def _admit(self, budget: int, now_ns: int) -> None:
         """Admit waiting requests in order until one does not fit."""
@@ -196,7 +195,7 @@ class Fcfs(Scheduler):
             if self.num_running >= self.max_num_seqs:
                 self.blocked = MAX_NUM_SEQS
                 return
-            row = self._open_head()
+            row = self._open_head() if self._head is None else self._head
             num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
             if num_tokens > budget:
                 if self.enable_chunked_prefill and budget > 0:
@@ -215,18 +214,17 @@ class Fcfs(Scheduler):
                 self._drop_head(row, self.allocator.refusal(row), now_ns)
                 continue
             budget -= num_tokens
-            self._pop_head()
+            self._waiting.popleft()
+            self._head = None
+            self.num_waiting -= 1
             self.run_row(row)
             self._start_row(self.batch, self.sequences.rows, self.requests, row, num_tokens, now_ns)
 
-    def _pop_head(self) -> None:
+    def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
+        """End a request that has run before and has grown too long to resume."""
         self._waiting.popleft()
         self._head = None
         self.num_waiting -= 1
-
-    def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
-        """End a request that has run before and has grown too long to resume."""
-        self._pop_head()
         self.fail(row, reason, now_ns)
 
     @property

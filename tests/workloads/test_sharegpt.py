@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from workloads.derive_sharegpt import derive
+from workloads.derive_sharegpt import derive, main
 from workloads.sharegpt import LENGTHS, ShareGPT, quantile_table
 
 POISSON = {"kind": "poisson", "rate": 2.0}
@@ -57,6 +57,14 @@ def test_the_limit_holds_for_any_table(monkeypatch):
 
 def test_the_committed_table_is_what_the_published_lengths_give(traces):
     assert derive(str(traces / "nanoflow/sharegpt.csv.gz")) == LENGTHS.read_text()
+
+
+def test_a_list_that_cannot_be_derived_from_ends_in_a_sentence(monkeypatch, capsys):
+    for arguments, sentence in ([], "required: path"), (["none.csv"], "none.csv: no such file"):
+        monkeypatch.setattr("sys.argv", ["derive_sharegpt", *arguments])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        assert sentence in capsys.readouterr().err
 
 
 def test_quantiles_and_dependence_are_those_of_the_published_lengths(traces, many):

@@ -140,7 +140,7 @@ def test_a_bad_csv_row_is_refused_with_its_line(write, rows, sentence):
             "column 'prompt_tokens' stands more than once; accepted: each name once",
         ),
         ("version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer; fetch the file"),
-        (HEADER.encode("utf-16"), "line 1 is not CSV text"),
+        (HEADER.encode("utf-16"), "line 1 is not CSV text; accepted: a header in UTF-8"),
         (bytes(range(256)), "no column arrival_s; found: '\\x00\\x01"),
         (bytes(range(255, 0, -1)), "line 1 is not CSV text"),
         (HEADER, "there are no rows; at least one request is needed"),
@@ -206,6 +206,9 @@ def test_a_missing_file_a_directory_and_a_damaged_one_are_refused(tmp_path, writ
     assert refusal(str(tmp_path / "none.csv")) == "no such file"
     (tmp_path / "folder.csv").mkdir()
     assert refusal(str(tmp_path / "folder.csv")) == "is a directory; accepted: a file"
+    for name in ("\0.csv", "\ud800.csv"):
+        with pytest.raises(TraceError, match="is no file name; accepted: text without zero"):
+            Table(str(tmp_path / name)).load(0)
     packed = gzip.compress((HEADER + "0,1,2\n" * 100).encode())
     for damaged in (packed[:-12], packed[:12], packed[:20] + b"\0" * 40):
         assert refusal(write("t.csv", damaged)) == "the gzip data is damaged or cut short"

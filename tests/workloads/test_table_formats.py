@@ -36,7 +36,10 @@ def refusal(path, **options):
             '{"arrival_s": 0, "prompt_tokens": 1, "output_tokens": 1, "max_tokens": 5}',
             "has max_tokens; the first object has none",
         ),
-        ('{"arrival_s": 0, "arrival_s": 1}', "is not a JSON object"),
+        (
+            '{"arrival_s": 0, "arrival_s": 1}',
+            "is not a JSON object; accepted: one object a line, each",
+        ),
         ("[1, 2]", "is not a JSON object"),
         ('{"arrival_s": 0, "pro', "is not a JSON object"),
         ("[" * 100_000, "is not a JSON object"),
