@@ -58,6 +58,11 @@ PLUGINS: dict[str, tuple[Table, type]] = {
     "cost": (COST_MODELS, CostModel),
 }
 
+# the PagedAttention paper's setting, for experiments that say nothing of their pool
+DEFAULT_MODEL = "opt-13b"
+DEFAULT_DEVICE = "a100-40gb"
+DEFAULT_MAX_MODEL_LEN = 2048
+
 # what is meant when the kind is left out
 DEFAULTS = {"scheduler": "fcfs", "cost": "linear"}
 
@@ -126,16 +131,18 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
         return None
     if not NAME.fullmatch(top.name):
         count(("name",), f"{top.name!r} is no folder name; accepted: letters, digits, _ . and -")
+    if top.kv_cache is None:
+        top.model = DEFAULT_MODEL if top.model is None else top.model
+        top.device = DEFAULT_DEVICE if top.device is None else top.device
     model = read_model(top.model, count)
     device = read_device(top.device, count)
     if reported:
         return None
     pool = PoolKeys(model, device, top.gpu_memory_utilization, top.activation_bytes, top.kv_cache)
     num_slots, lines = find_pool(pool, count)
-    max_model_len = top.max_model_len or (model.max_len if model else None)
-    if max_model_len is None:
-        count(("max_model_len",), "is required, because no model gives it; accepted: tokens")
-    if num_slots is not None and max_model_len is not None:
+    own_max_len = model.max_len if model is not None else None
+    max_model_len = top.max_model_len or own_max_len or DEFAULT_MAX_MODEL_LEN
+    if num_slots is not None:
         _bind(parts["allocator"], num_slots, max_model_len, count)
     if reported:
         return None

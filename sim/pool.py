@@ -104,20 +104,15 @@ class PoolKeys:
 
 
 def find_pool(keys: PoolKeys, report: Report) -> tuple[int | None, list[str]]:
-    """Slots of the pool, None if nothing says how many; and lines that explain it."""
+    """Slots of the pool, None if they are wrong; and lines that explain them.
+
+    Without kv_cache there must be a model and a device.
+    """
     if keys.kv_cache is not None:
         num_slots = _given_slots(keys.kv_cache, report)
         budget = _budget(keys, lambda where, sentence: None)  # may be larger than life
         shown = f"{num_slots:,}" if num_slots else "?"
         return num_slots, [*_lines(keys, budget), f"kv_cache      {shown} slots, as given"]
-    if keys.model is None or keys.device is None:
-        missing = "model" if keys.model is None else "device"
-        report(
-            ("kv_cache",),
-            f"the size of the pool is not known, because {missing} is not given; "
-            "accepted: kv_cache.num_slots, or model and device",
-        )
-        return None, []
     budget = _budget(keys, report)
     if budget is None:
         return None, []

@@ -42,7 +42,8 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
         rows = run_experiment(
             experiment, folder, options, lambda done: progress.update(task, completed=done)
         )
-    results.write_table(folder / "summary.csv", pd.DataFrame(rows))
+    columns = max(rows, key=len)  # a run that raised has no metrics
+    results.write_table(folder / "summary.csv", pd.DataFrame(rows, columns=list(columns)))
     facts = {
         "name": experiment.name,
         "description": experiment.description,
@@ -141,6 +142,8 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
 def _cells(row: dict[str, Any]) -> list[str]:
     terms = ("token_states", "reserved", "internal", "external", "free")
     cells = [str(row["run"])]
+    if row["status"] == "error":
+        return [*cells, "error"]
     cells += [_number(row[f"{term}_frac"], 100, 1) for term in terms]
     cells.append(_number(row["num_running_mean"], 1, 1))
     cells.append(f"{row['num_finished']}/{row['num_requests']}")

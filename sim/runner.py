@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,12 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
         allocator = CheckedAllocator(allocator)
     results.open_run(folder)
     started = time.perf_counter()
-    run = simulate(requests, memory, allocator, scheduler, cost, Options(options.single_step, log))
+    try:
+        run = simulate(
+            requests, memory, allocator, scheduler, cost, Options(options.single_step, log)
+        )
+    except Exception as error:  # a plug-in may raise anything; the other runs go on
+        return _row(spec, {"status": "error", "reason": _one_line(error)})
     wall_s = time.perf_counter() - started
     row = _row(spec, metrics.summarize(run, spec.slo))
     _write(folder, run, row, log)
@@ -97,6 +103,15 @@ def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
     """The summary row: which run, how it ended, what it varies, and what was measured."""
     begin = {name: spec.cells[name] for name in ("experiment", "run", "seed")}
     return {**begin, "status": summary["status"], **spec.cells, **summary}
+
+
+def _one_line(error: Exception) -> str:
+    """What was raised and where, in one line."""
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # SimPy raises a copy; the cause knows the place
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
 
 
 def _write(folder: Path, run: Run, row: dict[str, Any], log: BlockLog | None) -> None:

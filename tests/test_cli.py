@@ -162,6 +162,27 @@ def test_a_request_larger_than_the_pool_is_rejected_and_the_rest_proceeds(small:
     assert requests["reason"][0] == "needs 63 blocks of 16 slots, the pool has 10"
 
 
+def test_a_plug_in_that_raises_is_a_row_with_its_error_and_the_other_runs_go_on(
+    small: Path,
+) -> None:
+    (small.parent / "mine.py").write_text(
+        "from sim.allocators.unbounded import Unbounded\n"
+        "class Bad(Unbounded):\n"
+        "    kind = 'bad'\n"
+        "    def append(self, rows, counts):\n"
+        "        raise RuntimeError('no more of this')\n"
+    )
+    allocators = "allocator=[{kind: 'mine:Bad'}, {kind: paged}]"
+    done = kvsim("run", small, "--set", allocators, "--json", cwd=small.parent)
+    assert done.returncode == 1
+    bad, paged = json.loads(done.stdout)["runs"]
+    assert (bad["status"], paged["status"]) == ("error", "finished")
+    assert bad["reason"] == "RuntimeError: no more of this (mine.py, line 5)"
+    assert done.stderr.splitlines() == [f"{bad['run']}: error: {bad['reason']}"]
+    table = pd.read_csv(small.parent / "results" / "small" / "summary.csv")
+    assert list(table["num_finished"].isna()) == [True, False]
+
+
 MISTAKES = {
     "a missing file": (["run", "nothing.yaml"], "nothing.yaml"),
     "an unknown key": (["run", "small.yaml", "--set", "allocatr={kind: paged}"], "allocator"),

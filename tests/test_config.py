@@ -140,11 +140,6 @@ CASES = {
         "x.yaml:2: kv_cache.num_slot: unknown key, did you mean num_slots; "
         "accepted: num_slots, num_gpu_blocks, block_size",
     ),
-    "no pool at all": (
-        GOOD.replace("kv_cache: {num_slots: 256}", "model: opt-13b"),
-        "x.yaml:1: kv_cache: the size of the pool is not known, because device is not given; "
-        "accepted: kv_cache.num_slots, or model and device",
-    ),
     "a model without weights on a device": (
         GOOD.replace(
             "kv_cache: {num_slots: 256}", "model: {kv_bytes_per_token: 9}\ndevice: a100-40gb"
@@ -156,10 +151,6 @@ CASES = {
         GOOD.replace("kv_cache: {num_slots: 256}", "model: opt-66b\ndevice: a100-40gb"),
         "x.yaml:3: device: 122.38 GiB of weights (opt-66b) leave no KV memory in 0.9 of "
         "39.39 GiB (a100-40gb-sxm)",
-    ),
-    "no longest sequence": (
-        GOOD.replace("max_model_len: 64\n", ""),
-        "x.yaml:1: max_model_len: is required, because no model gives it; accepted: tokens",
     ),
     "an unknown model": (
         GOOD + "model: opt13b\n",

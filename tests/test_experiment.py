@@ -329,3 +329,15 @@ def test_run_names_are_unique_safe_and_short(points: list[tuple[object, object]]
     assert len(set(run_ids)) == len(run_ids)
     assert all(re.fullmatch(r"[A-Za-z0-9_.=+-]{1,140}", run_id) for run_id in run_ids)
     assert run_ids == [names.run_id(i, seed) for i in range(len(swept)) for seed in (0, 1)]
+
+
+def test_every_key_but_name_workload_and_allocator_has_a_default(tmp_path: Path) -> None:
+    bare = load(tmp_path, "name: bare\n" + SHAREGPT + PAGED)
+    config = bare.runs()[0].config
+    assert (config["model"], config["device"]) == ("opt-13b", "a100-40gb")
+    assert config["max_model_len"] == 2048
+    assert config["kv_cache"]["num_slots"] == 15098
+    assert any("opt-13b" in line for line in bare.budget_lines())
+    given = load(tmp_path, "name: bare\nkv_cache: {num_slots: 64}\n" + SHAREGPT + PAGED)
+    assert given.runs()[0].config["max_model_len"] == 2048
+    assert not any("opt-13b" in line for line in given.budget_lines())
