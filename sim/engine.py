@@ -83,11 +83,11 @@ class Replica:
     def run(self) -> Generator[simpy.Event, None, None]:
         """The SimPy process: iterate until nothing is left that could change anything."""
         env, arrivals = self.env, self.arrivals
-        recorder, now = self.recorder, int(env.now)
+        recorder, scheduler, now = self.recorder, self.scheduler, int(env.now)
         while True:
             while arrivals.next_ns <= now:
                 self._arrive(now)
-            count = 0 if self.single_step else self._sleep(now)
+            count = 0 if self.single_step or scheduler.num_waiting else self._sleep(now)
             if count == 0:
                 count = self._iterate(now)
             if count:
