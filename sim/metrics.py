@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sim.allocators.base import TERM_NAMES
 from sim.engine import Run
+from sim.gaps import GAP_BITS, GAP_COUNT, GAP_FIRST, GAP_SUM_NS, GAP_SUM_S
 from sim.sequence import (
     ARRIVAL_NS,
     BY_MAX_MODEL_LEN,
@@ -29,11 +30,6 @@ from sim.sequence import (
     FINISHED,
     FIRST_SCHEDULED_NS,
     FIRST_TOKEN_NS,
-    GAP_BITS,
-    GAP_COUNT,
-    GAP_FIRST,
-    GAP_SUM_NS,
-    GAP_SUM_S,
     NEVER_NS,
     NUM_GENERATED,
     NUM_PREEMPTIONS,

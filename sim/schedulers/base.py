@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Allocator, BoolArray
+from sim.gaps import new_gaps
 from sim.jit import direct
 from sim.sequence import (
     FAILED,
@@ -26,7 +27,6 @@ from sim.sequence import (
     IntArray,
     SequenceTable,
     empty_batch,
-    new_gaps,
     sample_tokens,
 )
 

@@ -11,6 +11,7 @@ from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.costs.linear import Constant
 from sim.engine import FOREVER_NS, Memory, Options, Run, simulate
+from sim.gaps import GAP_COUNT, GAP_SUM_NS, GAP_SUM_S
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
 from sim.sequence import (
@@ -18,9 +19,6 @@ from sim.sequence import (
     FINISH_NS,
     FINISHED,
     FIRST_TOKEN_NS,
-    GAP_COUNT,
-    GAP_SUM_NS,
-    GAP_SUM_S,
     NUM_GENERATED,
     NUM_PREEMPTIONS,
     REJECTED,

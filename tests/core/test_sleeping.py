@@ -21,15 +21,13 @@ from sim.allocators import ALLOCATORS
 from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
+from sim.gaps import GAP_COUNT, GAP_SUM_NS, GAP_SUM_S
 from sim.schedulers import SCHEDULERS
 from sim.sequence import (
     FINAL_TOKENS,
     FINISH_NS,
     FINISHED,
     FIRST_TOKEN_NS,
-    GAP_COUNT,
-    GAP_SUM_NS,
-    GAP_SUM_S,
     KV_TOKENS,
     NUM_GENERATED,
     NUM_SEQS,
