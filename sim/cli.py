@@ -8,7 +8,9 @@ so that --help is instant.
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,15 +30,23 @@ EXAMPLES = """examples:
 """
 
 
+MAX_JOBS = 1024
+
+
 class UserError(Exception):
     """Something the user can put right: printed as it is, exit code 2."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without µ still gets text
     arguments = build_parser().parse_args(argv)
     try:
         code: int = arguments.command(arguments)
+        sys.stdout.flush()
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -46,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader has seen enough
         return 0
+    except OSError as error:
+        print(f"standard output: {error.strerror}", file=sys.stderr)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nothing is left to flush at exit
+        return 1
     return code
 
 
@@ -141,8 +155,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     from sim.results import ResultsError
     from sim.runner import RunOptions
 
-    if arguments.jobs < 1:
-        raise UserError(f"-j: must be at least 1, got {arguments.jobs}")
+    if not 1 <= arguments.jobs <= MAX_JOBS:
+        raise UserError(f"-j: must be 1 to {MAX_JOBS}, got {arguments.jobs}")
     experiment = _load(arguments)
     folder = Path(arguments.out) / experiment.name
     options = RunOptions(arguments.jobs, arguments.force, arguments.check, arguments.single_step)

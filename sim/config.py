@@ -202,10 +202,15 @@ def _can_build(key: str, part: Config, folder: Path, report: Report) -> bool:
     """Whether the constructor takes its parameters; if not, report what it says."""
     try:
         build_part(key, part, folder)
-    except ValueError as error:
-        _report_constructor(key, part, str(error), report)
+    except (Exception, SystemExit) as error:  # a plug-in of somebody else's may raise anything
+        _report_constructor(key, part, _sentence(error), report)
         return False
     return True
+
+
+def _sentence(error: BaseException) -> str:
+    """What a constructor says; the kind of error too, unless it is the agreed one."""
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 def _report_constructor(key: str, part: Config, message: str, report: Report) -> None:
@@ -250,5 +255,5 @@ def _bind(part: Config, num_slots: int, max_model_len: int, report: Report) -> N
     try:
         allocator: Allocator = build_part("allocator", part, Path())
         allocator.bind(num_slots, SequenceTable(), max_model_len)
-    except ValueError as error:
-        _report_constructor("allocator", part, str(error), report)
+    except (Exception, SystemExit) as error:  # as above
+        _report_constructor("allocator", part, _sentence(error), report)

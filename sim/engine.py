@@ -92,6 +92,8 @@ class Replica:
                 count = self._iterate(now)
             if count:
                 end = recorder.boundaries.item(count)
+                if end >= FOREVER_NS:
+                    raise OverflowError("the simulated time passes 146 years")
                 yield env.timeout(end - now)
                 self._commit(count)
                 now = end

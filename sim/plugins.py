@@ -171,7 +171,7 @@ def find_class(kind: str, table: Table, base: type | None) -> type:
         raise ValueError(f"unknown kind {kind!r}{guess(kind, list(table))}{other}")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except Exception as error:  # somebody else's module may raise anything
+    except (Exception, SystemExit) as error:  # somebody else's module may do anything
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")
         raise ValueError(f"{kind} cannot be imported: {reason}") from None
     if not (isinstance(found, type) and issubclass(found, base)):

@@ -53,6 +53,8 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
         "config": experiment.config,
     }
     results.write_json(folder / "experiment.json", facts)
+    keys = {spec.run_id: results.run_key(folder / "runs" / spec.run_id) for spec in specs}
+    results.write_json(folder / "runs" / "keys.json", keys)
     problems = [
         f"{row['run']}: {row['status']}: {row['reason']}"
         for row in rows
@@ -79,27 +81,48 @@ def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
     Raises ResultsError if the folder holds no finished experiment.
     """
     path = folder / "experiment.json"
+    accepted = "accepted: a folder that kvsim run has written"
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
+        runs, own = list(facts["runs"]), list(facts["figures"])
+        name, cost_source = str(facts["name"]), str(facts["cost_source"])
     except OSError as error:
-        raise results.ResultsError(
-            f"{path}: {error.strerror}; accepted: a folder that kvsim run has written"
-        ) from None
+        raise results.ResultsError(f"{path}: {error.strerror}; {accepted}") from None
+    except (ValueError, KeyError, TypeError):
+        raise results.ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
+    _check_runs(folder, runs)
     tables: dict[str, dict[str, pd.DataFrame]] = {"timeline": {}, "requests": {}, "blocks": {}}
-    for run in facts["runs"]:
+    for run in runs:
         for name, by_run in tables.items():
             file = folder / "runs" / run / f"{name}.parquet"
             if file.exists():
                 by_run[run] = results.read_table(file)
     read = figures.Results(
-        name=facts["name"],
+        name=name,
         summary=results.read_table(folder / "summary.csv"),
         timelines=tables["timeline"],
         requests=tables["requests"],
         blocks=tables["blocks"],
-        cost_source=facts["cost_source"],
+        cost_source=cost_source,
     )
-    return read, list(facts["figures"])
+    return read, own
+
+
+def _check_runs(folder: Path, runs: Sequence[str]) -> None:
+    """Raise ResultsError unless the runs are those that the summary was written from."""
+    path = folder / "runs" / "keys.json"
+    try:
+        keys = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        raise results.ResultsError(
+            f"{path}: cannot be read; run the experiment again to have its tables here"
+        ) from None
+    for run in runs:
+        if results.run_key(folder / "runs" / run) != keys.get(run):
+            raise results.ResultsError(
+                f"{folder / 'runs' / run}: is missing or was made anew since; "
+                "run the experiment again"
+            )
 
 
 def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], list[str]]:
@@ -115,7 +138,7 @@ def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], l
     for name in own if names is None else names:
         try:
             paths += figures.draw(name, read, folder / "figures")
-        except figures.FigureError as error:
+        except (figures.FigureError, results.ResultsError) as error:
             problems.append(f"figure {name}: {error}")
     return paths, problems
 

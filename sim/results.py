@@ -114,6 +114,14 @@ def finished_row(folder: Path, key: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
+def run_key(folder: Path) -> str | None:
+    """The key of the run in a folder, None if it is not done."""
+    try:
+        return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def read_table(path: Path) -> pd.DataFrame:
     """Read a table that write_table wrote. Raises ResultsError if it cannot be read."""
     try:

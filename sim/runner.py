@@ -80,7 +80,7 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
         run = simulate(
             requests, memory, allocator, scheduler, cost, Options(options.single_step, log)
         )
-    except Exception as error:  # a plug-in may raise anything; the other runs go on
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on
         return _row(spec, {"status": "error", "reason": _one_line(error)})
     wall_s = time.perf_counter() - started
     row = _row(spec, metrics.summarize(run, spec.slo))
@@ -105,7 +105,7 @@ def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
     return {**begin, "status": summary["status"], **spec.cells, **summary}
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     """What was raised and where, in one line."""
     while error.__cause__ is not None and isinstance(error.__cause__, Exception):
         error = error.__cause__  # SimPy raises a copy; the cause knows the place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,6 +61,7 @@ class RunSpec:
         """A hash of all that the run's files depend on: hex, 32 characters."""
         facts = [
             self.config,
+            plugin_digests(self.config),
             self.cells,
             self.slo,
             self.records_blocks,
@@ -68,6 +70,18 @@ class RunSpec:
         ]
         text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def plugin_digests(config: Config) -> dict[str, str]:
+    """Hashes of the files that "module:Class" plug-ins of a run come from, by key."""
+    digests = {}
+    for key, (table, base) in PLUGINS.items():
+        kind = config[key]["kind"]
+        if kind not in table:
+            source = inspect.getsourcefile(find_class(kind, table, base))
+            code = Path(source).read_bytes() if source else kind.encode()
+            digests[key] = hashlib.blake2b(code, digest_size=16).hexdigest()
+    return digests
 
 
 def load_trace(config: Config, folder: Path, seed: int) -> Trace:

@@ -29,8 +29,8 @@ class ConfigError(Exception):
     """Everything that is wrong with an experiment; lines has one sentence for each error."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__("\n".join(lines))
-        self.lines = list(lines)
+        self.lines = [" ".join(line.split()) for line in lines]
+        super().__init__("\n".join(self.lines))
 
 
 @dataclass

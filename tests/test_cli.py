@@ -183,6 +183,71 @@ def test_a_plug_in_that_raises_is_a_row_with_its_error_and_the_other_runs_go_on(
     assert list(table["num_finished"].isna()) == [True, False]
 
 
+def test_an_edited_plug_in_is_run_again(small: Path) -> None:
+    plug_in = small.parent / "mine.py"
+    text = (
+        "from sim.allocators.paged import Paged\n"
+        "class Mine(Paged):\n"
+        "    kind = 'mine'\n"
+        "    def __init__(self):\n"
+        "        super().__init__(block_size=SIZE)\n"
+    )
+    reserved = []
+    for size in ("4", "16"):
+        plug_in.write_text(text.replace("SIZE", size))
+        done = kvsim(
+            "run", small, "--set", "allocator={kind: 'mine:Mine'}", "--json", cwd=small.parent
+        )
+        reserved.append(json.loads(done.stdout)["runs"][0]["num_blocks"])
+    assert reserved == [40, 10]
+
+
+def test_plot_refuses_runs_that_are_missing_or_were_made_anew(small: Path) -> None:
+    kvsim("run", small, cwd=small.parent)
+    folder = small.parent / "results" / "small"
+    run = next((folder / "runs").glob("paged*"))
+    (run / "manifest.json").unlink()
+    done = kvsim("plot", folder, cwd=small.parent)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert run.name in done.stderr
+    (folder / "experiment.json").write_text("[]")
+    assert "is not what kvsim run writes" in kvsim("plot", folder, cwd=small.parent).stderr
+
+
+def test_a_full_standard_output_is_one_sentence(small: Path) -> None:
+    command = [sys.executable, "-m", "sim.cli", "check", str(small)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["standard output: No space left on device"]
+
+
+def test_simulated_time_without_end_is_a_row_with_its_error(small: Path) -> None:
+    done = kvsim(
+        "run",
+        small,
+        "--set",
+        "cost={kind: constant, seconds: 999999}",
+        "--set",
+        "workload.requests=[{prompt_tokens: 1, output_tokens: 3000000}]",
+        "--set",
+        "max_model_len=4000000",
+        "--set",
+        "kv_cache={num_slots: 4000000}",
+        "--set",
+        "allocator={kind: paged}",
+        "--set",
+        "figures=[]",
+        "--json",
+        cwd=small.parent,
+    )
+    assert done.returncode == 1
+    assert "146 years" in json.loads(done.stdout)["runs"][0]["reason"]
+
+
 MISTAKES = {
     "a missing file": (["run", "nothing.yaml"], "nothing.yaml"),
     "an unknown key": (["run", "small.yaml", "--set", "allocatr={kind: paged}"], "allocator"),
@@ -200,6 +265,7 @@ MISTAKES = {
     "a trace that is not there": (["trace", "info", "nothing.csv"], "nothing.csv"),
     "results that are not there": (["plot", "nothing"], "nothing"),
     "no jobs": (["run", "small.yaml", "-j", "0"], "-j"),
+    "too many jobs": (["run", "small.yaml", "-j", "9999999"], "-j"),
     "an unknown figure": (["run", "small.yaml", "--set", "figures=[wast]"], "waste"),
 }
 
