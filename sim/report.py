@@ -93,8 +93,8 @@ def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
     _check_runs(folder, runs)
     tables: dict[str, dict[str, pd.DataFrame]] = {"timeline": {}, "requests": {}, "blocks": {}}
     for run in runs:
-        for name, by_run in tables.items():
-            file = folder / "runs" / run / f"{name}.parquet"
+        for table, by_run in tables.items():
+            file = folder / "runs" / run / f"{table}.parquet"
             if file.exists():
                 by_run[run] = results.read_table(file)
     read = figures.Results(

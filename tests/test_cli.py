@@ -72,6 +72,7 @@ def test_run_prints_a_table_and_the_paths_of_the_files(small: Path) -> None:
     assert done.returncode == 0, done.stderr
     folder = small.parent / "results" / "small"
     assert "token" in done.stdout
+    assert "<!-- small: " in (folder / "figures" / "waste.svg").read_text()  # its title
     for name in ("summary.csv", "figures/waste.png", "figures/waste.svg", "figures/waste.csv"):
         assert (folder / name).exists()
         assert name in done.stdout
