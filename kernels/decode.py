@@ -233,13 +233,31 @@ def _decode(
     launch.check_index(lengths, "lengths", (q.shape[0],))
     launch.check_device(q, cache.k, cache.v, where, lengths)
     config = choice[0] or default_config(cache.head_dim)
-    plan = choice[1] or choose_splits(q, cache, lengths.tolist(), config)
-    require(
-        plan.num_splits <= MAX_SPLITS and plan.split_tokens % config.block_n == 0,
-        f"a split must be a multiple of block_n {config.block_n}, "
-        f"and their number at most {MAX_SPLITS}.",
-    )
+    launch.check_tile("block_n", config.block_n)
+    require(q.shape[0] > 0, "there must be at least one sequence.")
+    plan, longest = choice[1], None
+    if plan is None or lengths.device.type == "cpu":  # with a plan the GPU is not waited for
+        known = lengths.tolist()
+        launch.check_lengths(known, where, cache.block_size)
+        plan, longest = plan or choose_splits(q, cache, known, config), max(known)
+    _check_plan(plan, config, longest)
     buffers = DecodeBuffers.empty(q, plan)
     for each in decode_launches(q, cache, DecodeCall(where, lengths, plan, config), buffers):
         each()
     return buffers.out
+
+
+def _check_plan(plan: SplitPlan, config: DecodeConfig, longest: int | None) -> None:
+    """longest: keys of the longest sequence, None if only the GPU knows."""
+    require(
+        1 <= plan.num_splits <= MAX_SPLITS
+        and plan.split_tokens > 0
+        and plan.split_tokens % config.block_n == 0,
+        f"a split must be a multiple of block_n {config.block_n}, "
+        f"and their number at most {MAX_SPLITS}.",
+    )
+    covered = plan.num_splits * plan.split_tokens
+    require(
+        longest is None or longest <= covered,
+        f"the split plan covers {covered} keys, the longest sequence has {longest}.",
+    )

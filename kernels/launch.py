@@ -123,6 +123,7 @@ def check_cache(cache: KVCache, paged: bool) -> None:
         k.shape == v.shape and k.stride() == v.stride() and k.dtype == v.dtype,
         "k and v must have the same shape, strides and dtype.",
     )
+    require(cache.num_kv_heads > 0, "a cache needs at least one KV head, this one has 0.")
     require(k.stride(-1) == 1, "the last dimension of the cache (head_dim) must be contiguous.")
     require(
         cache.head_dim in HEAD_DIMS,
@@ -171,6 +172,28 @@ def check_index(index: torch.Tensor, name: str, shape: tuple[int, ...]) -> None:
     require(
         index.dtype in (torch.int32, torch.int64) and index.is_contiguous(),
         f"{name} must be contiguous int32 or int64, it is {index.dtype}.",
+    )
+
+
+def check_lengths(lengths: list[int], where: torch.Tensor, block_size: int) -> None:
+    """Raise `KernelInputError` unless there are sequences, none of negative length, and each row of
+    the block table (if `where` is one: two dimensions) reaches its end."""
+    require(len(lengths) > 0, "there must be at least one sequence.")
+    require(min(lengths) >= 0, f"a length cannot be negative, the smallest is {min(lengths)}.")
+    if where.dim() == 2:
+        needed = -(-max(lengths) // block_size)
+        require(
+            where.shape[1] >= needed,
+            f"block_table has {where.shape[1]} columns, "
+            f"a sequence of {max(lengths)} keys needs {needed}.",
+        )
+
+
+def check_tile(name: str, size: int) -> None:
+    """Raise `KernelInputError` unless a tile can be that large: tensor cores take at least 16."""
+    require(
+        size >= 16 and size & (size - 1) == 0,
+        f"{name} must be a power of two and at least 16, it is {size}.",
     )
 
 

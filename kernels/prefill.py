@@ -103,8 +103,8 @@ def paged_prefill(
     q: (total_queries, num_heads, head_dim), the chunks one after another; query_starts: (batch +
     1,) int32, where each begins and the last ends; lengths: (batch,) int32, earlier context and
     chunk together, so the chunk's queries are the last tokens of the sequence; block_table as in
-    `paged_decode`. Returns the shape and dtype of q. Reads query_starts back from the GPU. Raises
-    `KernelInputError`.
+    `paged_decode`. Returns the shape and dtype of q. Reads query_starts and lengths back from the
+    GPU. Raises `KernelInputError`.
     """
     launch.check_cache(cache, paged=True)
     launch.check_index(block_table, "block_table", (lengths.shape[0], -1))
@@ -138,14 +138,25 @@ def _prefill(
     query_starts, lengths = spans
     launch.check_query(q, cache)
     launch.check_index(lengths, "lengths", (-1,))
+    require(lengths.shape[0] > 0, "there must be at least one sequence.")
     launch.check_index(query_starts, "query_starts", (lengths.shape[0] + 1,))
     launch.check_device(q, cache.k, cache.v, where, query_starts, lengths)
     config = config or default_config(cache.head_dim, launch.arch(q))
-    starts = query_starts.tolist()
+    launch.check_tile("block_m", config.block_m)
+    launch.check_tile("block_n", config.block_n)
+    starts, known = query_starts.tolist(), lengths.tolist()
+    launch.check_lengths(known, where, cache.block_size)
     chunks = [b - a for a, b in pairwise(starts)]
     require(
         starts[0] == 0 and starts[-1] == q.shape[0] and min(chunks) >= 0,
         f"query_starts must rise from 0 to the number of queries, {q.shape[0]}.",
+    )
+    short = [(n, c) for n, c in zip(known, chunks, strict=True) if n < c]
+    require(
+        not short,
+        "a length counts the chunk's own keys: "
+        + ", ".join(f"{n} is less than the chunk of {c}" for n, c in short[:1])
+        + ".",
     )
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if max(chunks) > 0:

@@ -20,6 +20,7 @@ from kernels.prefill import PrefillCall, PrefillConfig, prefill_launch
 from kernels.prefill import default_config as default_prefill
 from kernels.splits import SplitPlan
 
+ARCHS = (80, 86, 89, 90)
 BATCH, NUM_BLOCKS, CHUNK = 32, 4096, 1024
 
 
@@ -125,7 +126,7 @@ def _rows(arch: int) -> list[tuple[str, Launch, int]]:
     return result
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Print the table for one target."""
     from kernels.static import compile_for, inspect  # noqa: PLC0415  # only this needs the compiler
 
@@ -135,7 +136,10 @@ def main() -> int:
     parser.add_argument(
         "--arch", type=int, default=90, help="compute capability: 80 (A100), 90 (H100, H200)"
     )
-    arch = parser.parse_args().arch
+    arch = parser.parse_args(arguments).arch
+    if arch not in ARCHS:
+        print(f"--arch must be one of {ARCHS}, not {arch}.", file=sys.stderr)
+        return 2
     print(
         f"{'variant, sm_' + str(arch):42s} regs spill shared K/V-stages instr/iter bytes/iter "
         "issue/memory"

@@ -7,5 +7,5 @@ pool.py        one pool of random keys and values, and block tables into it
 works.py       a point turned into launches; layer.py: a whole layer; ceilings.py: the hardware
 timing.py      CUDA-graph timing and its statistics; sanity.py: rows that cannot be true
 run.py         the sections in order, inside the budget; output.py: the two files
-precompile.py  all variants compiled in parallel; correctness.py; provenance.py; dry.py
+precompile.py  all variants compiled in parallel; correctness.py, variants.py; provenance.py; dry.py
 """

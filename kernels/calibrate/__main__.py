@@ -7,9 +7,13 @@ import datetime
 import importlib.util
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+TRUE = ("1", "true", "on", "yes", "y")  # what Triton reads as true
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -46,9 +50,11 @@ def refusal(args: argparse.Namespace) -> str | None:
     sentence = None
     if not args.budget > 0:
         sentence = f"--budget must be a positive number of seconds, not {args.budget}."
-    elif args.out.exists() and not args.out.is_dir():
-        sentence = f"--out {args.out} is a file; it must be a folder."
-    elif os.environ.get("TRITON_INTERPRET") == "1":
+    elif args.workers is not None and args.workers < 1:
+        sentence = f"--workers must be at least 1, not {args.workers}."
+    elif out_refusal(args.out):
+        sentence = out_refusal(args.out)
+    elif os.environ.get("TRITON_INTERPRET", "").lower() in TRUE:
         sentence = "TRITON_INTERPRET is set: interpreted kernels have no GPU times; unset it."
     else:
         missing = [m for m in ("torch", "triton") if importlib.util.find_spec(m) is None]
@@ -58,6 +64,19 @@ def refusal(args: argparse.Namespace) -> str | None:
         elif not args.dry:
             sentence = machine_refusal(args.allow_dirty)
     return sentence
+
+
+def out_refusal(out: Path) -> str | None:
+    """Why nothing can be written into that folder, in one sentence; None if it can. Creates
+    nothing: of a folder that does not exist yet, the nearest one above it is tried."""
+    try:
+        nearest = next(p for p in (out, *out.absolute().parents) if p.exists())
+        if not nearest.is_dir():
+            return f"--out {out} cannot be a folder: {nearest} is a file."
+        with tempfile.TemporaryFile(dir=nearest):
+            return None
+    except (OSError, ValueError) as problem:
+        return f"--out {out} cannot be written: {problem}."
 
 
 def machine_refusal(allow_dirty: bool) -> str | None:
@@ -73,21 +92,14 @@ def machine_refusal(allow_dirty: bool) -> str | None:
     return None
 
 
-def calibrate(args: argparse.Namespace, begin: float) -> int:
-    """The whole protocol on a GPU; returns the exit code."""
-    import torch  # noqa: PLC0415
-
-    from kernels.calibrate import ceilings, correctness, precompile, provenance  # noqa: PLC0415
-    from kernels.calibrate.grid import sections  # noqa: PLC0415
+def new_document(args: argparse.Namespace) -> dict[str, Any]:
+    """What calibration.json says before anything has been compiled or timed."""
+    from kernels.calibrate import provenance  # noqa: PLC0415
     from kernels.calibrate.output import SCHEMA  # noqa: PLC0415
-    from kernels.calibrate.pool import Device, Pool  # noqa: PLC0415
-    from kernels.calibrate.run import Calibration  # noqa: PLC0415
-    from kernels.calibrate.timing import GraphTimer  # noqa: PLC0415
 
-    major, minor = torch.cuda.get_device_capability(0)
-    plan = sections(args.seed)
-    document: dict[str, Any] = {
+    return {
         "schema": SCHEMA,
+        "status": "incomplete",
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "git": provenance.git(),
         "kernel_files": provenance.kernel_hashes(),
@@ -95,25 +107,65 @@ def calibrate(args: argparse.Namespace, begin: float) -> int:
         "seed": args.seed,
         "gpu": provenance.gpu(),
         "software": provenance.software(),
+        "failures": {},
+        "compiled": [],
+        "correctness": [],
         "ceilings": {},
         "sentinels": [],
         "kernels": {},
         "sections": {},
     }
-    document["compiled"] = precompile.compile_all(
-        major * 10 + minor, [p for s in plan for p in s.points], args.workers
+
+
+def start_files(folder: Path, document: dict[str, Any]) -> None:
+    """Replace what an earlier run left there, so that no moment shows old times as new ones."""
+    from kernels.calibrate.output import write_json  # noqa: PLC0415
+
+    (folder / "points.csv").unlink(missing_ok=True)
+    write_json(folder / "calibration.json", document)
+
+
+def attempt(document: dict[str, Any], name: str, work: Callable[[], Any]) -> None:
+    """document[name] = work(); where it raises, the entry stays and "failures" says why."""
+    try:
+        document[name] = work()
+    except Exception as problem:  # the points can still be timed
+        document["failures"][name] = f"{type(problem).__name__}: {problem}"[:300]
+        print(f"{name} failed: {document['failures'][name]}")
+
+
+def calibrate(args: argparse.Namespace, begin: float) -> int:
+    """The whole protocol on a GPU; returns the exit code."""
+    import torch  # noqa: PLC0415
+
+    from kernels.calibrate import ceilings, correctness, precompile  # noqa: PLC0415
+    from kernels.calibrate.grid import sections  # noqa: PLC0415
+    from kernels.calibrate.pool import Device, Pool  # noqa: PLC0415
+    from kernels.calibrate.run import Calibration  # noqa: PLC0415
+    from kernels.calibrate.timing import GraphTimer  # noqa: PLC0415
+
+    major, minor = torch.cuda.get_device_capability(0)
+    plan, document = sections(args.seed), new_document(args)
+    start_files(args.out, document)
+    points = [p for s in plan for p in s.points]
+    attempt(
+        document,
+        "compiled",
+        lambda: precompile.compile_all(major * 10 + minor, points, args.workers),
     )
     print(f"compiled {len(document['compiled'])} variants in {time.monotonic() - begin:.0f} s")
     pool, timer = Pool(Device.gpu(), seed=args.seed), GraphTimer()
     run = Calibration(args.out, pool, timer, begin + args.budget, document)
     document["correctness"] = correctness.run_checks("cuda")
-    run.broken = {c["kernel"] for c in document["correctness"] if not c["ok"]}
-    document["ceilings"] = ceilings.measure_ceilings(pool, timer)
-    print(f"broken kernels: {sorted(run.broken) or 'none'}; ceilings: {document['ceilings']}")
+    run.broken = {c["variant"] for c in document["correctness"] if not c["ok"]}
+    document["ceilings"], failures = ceilings.measure_ceilings(pool, timer)
+    document["failures"] |= failures
+    print(f"broken variants: {sorted(run.broken) or 'none'}; ceilings: {document['ceilings']}")
+    print(f"failed steps: {document['failures'] or 'none'}")
     run.write()
     run.run(plan)
     run.finish()
-    return 1 if run.broken else 0
+    return 1 if run.failed() else 0
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -99,7 +99,7 @@ class _Shared:
 
 def sum_of_parts(row: dict[str, object], rows: list[dict[str, object]]) -> float | None:
     """What the parts of a layer, timed alone, add to in us a layer; None if one of them was not
-    timed.
+    timed or was refused.
 
     row: a composition row of points.csv; rows: all rows.
     """
@@ -111,6 +111,7 @@ def sum_of_parts(row: dict[str, object], rows: list[dict[str, object]]) -> float
             for r in rows
             if (r["kernel"], r["variant"], r["q_tokens"]) == (kernel, variant, tokens)
             and r["section"] in ("linears", "moves")
+            and r["ok"]
         ]
         return float(found[0]) if found and found[0] is not None else None  # type: ignore[arg-type]
 
@@ -118,6 +119,7 @@ def sum_of_parts(row: dict[str, object], rows: list[dict[str, object]]) -> float
         r["us"]
         for r in rows
         if r["section"] == "decode"
+        and r["ok"]
         and (r["page"], r["batch"], r["len_spec"]) == (16, batch, row["len_spec"])
     ]
     parts = [alone("linear", name, batch) for name in ("qkv", "o", "gate_up", "down")]

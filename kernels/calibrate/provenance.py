@@ -4,6 +4,7 @@ a sentinel."""
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -32,8 +33,9 @@ def _output(*command: str) -> str | None:
 
 
 def git() -> dict[str, Any]:
-    """Commit and whether the tree differs from it; both None outside a git checkout."""
-    status = _output("git", "status", "--porcelain", "--", ".")
+    """Commit and whether kernels/ differs from it, its calibrations aside; both None outside a git
+    checkout."""
+    status = _output("git", "status", "--porcelain", "--", ".", ":(exclude)calibrations")
     return {
         "commit": _output("git", "rev-parse", "HEAD"),
         "dirty": None if status is None else bool(status),
@@ -41,10 +43,19 @@ def git() -> dict[str, Any]:
 
 
 def kernel_hashes() -> dict[str, str]:
-    """SHA-256 of every kernel source file: what identifies the kernels even without a commit."""
+    """SHA-256 of every source file below kernels/, by its path there: what identifies the kernels
+    even without a commit."""
     return {
-        p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(KERNELS.glob("*.py"))
+        p.relative_to(KERNELS).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(KERNELS.rglob("*.py"))
     }
+
+
+def changed_files(calibration: Path) -> list[str]:
+    """Source files that differ from those that a calibration.json was measured with, or that only
+    one side has."""
+    then, now = json.loads(calibration.read_text())["kernel_files"], kernel_hashes()
+    return sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
 
 
 def smi(query: str) -> dict[str, str]:

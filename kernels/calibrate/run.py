@@ -16,11 +16,13 @@ from kernels.calibrate.points import Point
 from kernels.calibrate.pool import Pool
 from kernels.calibrate.sanity import Row, add_note
 from kernels.calibrate.timing import Timing
+from kernels.calibrate.variants import needed_variants
 from kernels.calibrate.works import Step, Work
 from kernels.launch import Launch
 
 SENTINEL_EVERY, CHECK_EVERY = 30, 20
 MAX_DRIFT = 0.03
+FAILED = "failed: "  # how the note of a point that raised begins
 RESERVE_S = 3.0  # kept for writing the files
 
 
@@ -42,7 +44,7 @@ class Calibration:
     deadline: float  # time.monotonic()
     document: dict[str, Any]
     rows: list[Row] = field(default_factory=list)
-    broken: set[str] = field(default_factory=set)  # kernels that failed the correctness checks
+    broken: set[str] = field(default_factory=set)  # variants that failed the correctness checks
     say: Callable[[str], None] = print
     _timed: int = 0
 
@@ -81,7 +83,7 @@ class Calibration:
     def measure(self, point: Point) -> Row:
         """Time one point. A point that fails gives a row that says so and no time."""
         row = output.empty_row(point)
-        if point.kernel in self.broken:
+        if needed_variants(point) & self.broken:
             add_note(row, "not timed: the kernel failed its correctness check")
             return row
         try:
@@ -91,11 +93,22 @@ class Calibration:
             count = points.launches_per_graph(point, len(work.sets))
             time_it = self.timer.eager if point.eager else self.timer.graph
             output.fill_times(row, time_it(work.sets, count))
+            self._judge(row, work, count)
         except Exception as problem:  # one point must not end the run
-            add_note(row, f"failed: {type(problem).__name__}: {problem}"[:200])
-            return row
-        self._judge(row, work, count)
+            row["ok"] = 0
+            add_note(row, f"{FAILED}{type(problem).__name__}: {problem}"[:200])
         return row
+
+    def failed(self) -> bool:
+        """Whether something went wrong that the exit code must tell: a broken kernel, a failed
+        point or step, or no section run at all."""
+        sections = self.document["sections"].values()
+        return bool(
+            self.broken
+            or self.document.get("failures")
+            or any(FAILED in row["note"] for row in self.rows)
+            or not any(section["points"] for section in sections)
+        )
 
     def _describe(self, row: Row, point: Point, work: Work, compiled: list[Any]) -> None:
         """Configuration columns, and the kernel's entry in calibration.json."""
@@ -117,7 +130,10 @@ class Calibration:
 
     def _judge(self, row: Row, work: Work, count: int) -> None:
         """Refuse what cannot be true; check the output of every twentieth point."""
-        reasons = sanity.impossible(row, self.document["ceilings"], self.pool.device.l2_bytes)
+        l2_bytes, sets = self.pool.device.l2_bytes, len(work.sets)
+        if sanity.is_warm(row, l2_bytes, sets):
+            row["l2"] = "warm"
+        reasons = sanity.impossible(row, self.document["ceilings"], l2_bytes, sets)
         if work.check and self._timed % CHECK_EVERY == 0:
             error = work.check((count - 1) % len(work.sets))
             if not error <= sanity.MAX_ERROR:
@@ -164,4 +180,5 @@ class Calibration:
         sanity.note_trends(self.rows)
         timed = [s for s in self.document["sentinels"] if s["us"]]
         self.document["sentinel_drift"] = sanity.drift(timed)
+        self.document["status"] = "complete"
         self.write()

@@ -61,10 +61,12 @@ class GraphTimer:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(self.stream):
             graph.capture_begin()
-            for i in range(count):
-                for step in sets[i % len(sets)]:
-                    step()
-            graph.capture_end()
+            try:
+                for i in range(count):
+                    for step in sets[i % len(sets)]:
+                        step()
+            finally:  # a capture left open would fail every later point
+                graph.capture_end()
             timing = self._replay(graph.replay, count)
             if timing.spread > MAX_SPREAD:
                 again = self._replay(graph.replay, count)

@@ -147,7 +147,7 @@ def test_a_point_that_fails_gives_a_row_and_not_the_end_of_the_run(tmp_path):
 
 def test_a_kernel_that_failed_its_check_is_not_timed(tmp_path):
     run = calibration(tmp_path, 600)
-    run.broken = {"decode"}
+    run.broken = {"decode bfloat16 ahead"}
     row = run.measure(decode_point("decode", 16, 1, 128))
     assert row["us"] is None
     assert "failed its correctness check" in row["note"]
@@ -168,6 +168,7 @@ def test_a_wrong_output_refuses_the_row(tmp_path):
 def timed_row(point, us):
     row = output.empty_row(point)
     output.fill_times(row, summarise([us] * 8, 1))
+    row["ok"] = 1
     return row
 
 
@@ -188,6 +189,32 @@ def test_rows_faster_than_the_hardware_are_refused():
     assert "faster than an empty kernel" in sanity.impossible(
         timed_row(decode_point("decode", 16, 1, 128), 1.0), ceilings, 60 * 2**20
     )
+
+
+@pytest.mark.parametrize(
+    "kernel", ["append", "copy_blocks", "linear", "prefill", "rope", "silu_and_mul", "layer"]
+)
+def test_every_kernel_that_moves_bytes_is_held_against_the_read_ceiling(kernel):
+    point = max((p for p in EVERY_POINT if p.kernel == kernel), key=points.moved_bytes)
+    slow, fast = timed_row(point, 1e6), timed_row(point, 0.01)
+    ceilings, l2_bytes = {"read_tb_s": 4.2}, 2**20
+    assert sanity.impossible(slow, ceilings, l2_bytes, sets=4) == []
+    assert any("the read ceiling" in r for r in sanity.impossible(fast, ceilings, l2_bytes, sets=4))
+
+
+def test_a_copy_over_the_host_link_is_not_held_against_the_memory():
+    point = next(p for p in EVERY_POINT if p.kernel == "h2d")
+    assert sanity.impossible(timed_row(point, 0.01), {"read_tb_s": 4.2}, 2**20) == []
+
+
+def test_what_goes_round_in_less_than_twice_l2_is_called_warm(tmp_path):
+    row = timed_row(decode_point("decode", 16, 1, 128), 10.0)  # 512 KiB
+    assert sanity.is_warm(row, l2_bytes=2**20, sets=3)
+    assert not sanity.is_warm(row, l2_bytes=2**20, sets=4)
+    run = calibration(tmp_path, 600)
+    run.pool.device = Device("cpu", l2_bytes=2**30)
+    row = run.measure(shrink(decode_point("decode", 16, 1, 128)))
+    assert row["l2"] == "warm"
 
 
 def test_a_time_that_falls_with_the_length_is_noted():
@@ -216,6 +243,9 @@ def test_the_sum_of_parts_needs_every_part():
     rows = [timed_row(p, 10.0) for p in wanted]
     assert sum_of_parts(layer, rows) == 100.0  # ten launches
     assert sum_of_parts(layer, [r for r in rows if r["kernel"] != "rope"]) is None
+    for row in rows:
+        row["ok"] = int(row["kernel"] != "rope")
+    assert sum_of_parts(layer, rows) is None
 
 
 def test_points_csv_stays_small_enough_to_commit(tmp_path):

@@ -7,7 +7,7 @@ from kernels.cases import Shape, make_case
 from kernels.decode import DecodeConfig, contiguous_decode, paged_decode
 from kernels.launch import KernelInputError, KVCache
 from kernels.moves import append, copy_blocks
-from kernels.prefill import paged_prefill
+from kernels.prefill import PrefillConfig, contiguous_prefill, paged_prefill
 from kernels.splits import SplitPlan
 
 CASE = make_case(Shape(), [20, 30])
@@ -78,3 +78,64 @@ def test_wrong_moves_are_refused():
 def test_tensors_on_two_devices_are_refused():
     with pytest.raises(KernelInputError, match="all tensors must be on one device"):
         paged_decode(CASE.q, CASE.cache, CASE.block_table.to("meta"), CASE.lengths)
+
+
+def decode(case=CASE, table=None, lengths=None, **choice):
+    table = case.block_table if table is None else table
+    lengths = case.lengths if lengths is None else lengths
+    paged_decode(case.q, case.cache, table, lengths, **choice)
+
+
+def prefill(starts, lengths, config=None):
+    starts, lengths = (torch.tensor(x, dtype=torch.int32) for x in (starts, lengths))
+    paged_prefill(CASE.q, CASE.cache, CASE.block_table, starts, lengths, config=config)
+
+
+def test_a_split_plan_that_ends_before_the_longest_sequence_is_refused():
+    long = make_case(Shape(), [20, 130])
+    with pytest.raises(KernelInputError, match="covers 128 keys, the longest sequence has 130"):
+        decode(long, plan=SplitPlan(128, 1), config=DecodeConfig(block_n=64))
+
+
+def test_a_split_plan_without_pieces_is_refused():
+    with pytest.raises(KernelInputError, match="a split must be a multiple of block_n"):
+        decode(plan=SplitPlan(0, 1))
+
+
+def test_a_block_table_narrower_than_a_length_needs_is_refused():
+    narrow = CASE.block_table[:, :1].contiguous()
+    with pytest.raises(KernelInputError, match="has 1 columns, a sequence of 30 keys needs 2"):
+        decode(table=narrow)
+
+
+def test_a_negative_length_is_refused():
+    with pytest.raises(KernelInputError, match="cannot be negative, the smallest is -1"):
+        decode(lengths=torch.tensor([-1, 30], dtype=torch.int32), plan=SplitPlan(128, 1))
+
+
+def test_no_sequences_are_refused():
+    none = torch.zeros(0, dtype=torch.int32)
+    with pytest.raises(KernelInputError, match="at least one sequence"):
+        contiguous_prefill(CASE.q[:0], CASE.flat, none, torch.zeros(1, dtype=torch.int32), none)
+    with pytest.raises(KernelInputError, match="at least one sequence"):
+        contiguous_decode(CASE.q[:0], CASE.flat, none, none, plan=SplitPlan(128, 1))
+
+
+def test_a_cache_without_heads_is_refused():
+    with pytest.raises(KernelInputError, match="at least one KV head"):
+        paged_decode(CASE.q, size(4, 16, 0, 64), CASE.block_table, CASE.lengths)
+
+
+def test_a_length_shorter_than_its_chunk_is_refused():
+    with pytest.raises(KernelInputError, match="0 is less than the chunk of 1"):
+        prefill([0, 1, 2], [0, 5])
+
+
+@pytest.mark.parametrize("tile", [0, 8, 48])
+def test_a_tile_that_is_no_power_of_two_from_16_on_is_refused(tile):
+    with pytest.raises(KernelInputError, match=f"at least 16, it is {tile}"):
+        decode(config=DecodeConfig(block_n=tile))
+    with pytest.raises(KernelInputError, match=f"block_m must .* at least 16, it is {tile}"):
+        prefill([0, 1, 2], [20, 30], PrefillConfig(block_m=tile))
+    with pytest.raises(KernelInputError, match=f"block_n must .* at least 16, it is {tile}"):
+        prefill([0, 1, 2], [20, 30], PrefillConfig(block_n=tile))
