@@ -78,7 +78,8 @@ class Replica:
         self.observe: Observer | None = None
         self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
         self._rows = scheduler.running[:0]  # that run in the planned iterations
-        self._is_refused = scheduler.never_fits(scheduler.requests)
+        refused = np.flatnonzero(scheduler.never_fits(scheduler.requests))
+        self._refused = frozenset(refused.tolist())
 
     def run(self) -> Generator[simpy.Event, None, None]:
         """The SimPy process: iterate until nothing is left that could change anything."""
@@ -108,7 +109,7 @@ class Replica:
     def _arrive(self, now_ns: int) -> None:
         """Hand the next arrival to the scheduler."""
         request = self.arrivals.pop()
-        if self._is_refused.item(request):
+        if request in self._refused:
             reason = self.scheduler.refusal(request)
             self.scheduler.reject(request, reason, now_ns)
         else:
