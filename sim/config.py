@@ -48,6 +48,7 @@ from workloads import WORKLOADS, Workload
 __all__ = ["PLUGINS", "ConfigError", "Point", "build_part", "resolve_point"]
 
 SHARED = re.compile(r"\$(?:KVSIM_SHARED\b|\{KVSIM_SHARED\})")
+REQUEST = re.compile(r"request (\d+)\b")  # a row of an inline workload
 NAME = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,100}")
 
 # the plug-in keys: table of kinds, and what a class of somebody else's must derive from
@@ -219,7 +220,9 @@ def _report_constructor(key: str, part: Config, message: str, report: Report) ->
     where, sentence = split_key(message)
     known = parameter_names(find_class(part["kind"], table, base))
     if where and where[0] in known:
-        report((key, *where), sentence)
+        row = REQUEST.match(sentence)
+        place = (int(row[1]),) if row and where == ("requests",) else ()
+        report((key, *where, *place), sentence)
     else:
         report((key,), message)
 
