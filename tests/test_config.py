@@ -207,7 +207,7 @@ CASES = {
     ),
     "a negative length": (
         GOOD.replace("prompt_tokens: 20", "prompt_tokens: -20"),
-        "x.yaml:6: workload.requests: ",
+        "x.yaml:7: workload.requests.0: request 0: prompt_tokens is -20",
     ),
     "text in a column": (
         GOOD.replace("prompt_tokens: 20", "prompt_tokens: many"),
