@@ -77,35 +77,33 @@ def make_case(
     tables = draw_tables(lengths, shape.block_size, seed) if tables is None else tables
     generator = torch.Generator().manual_seed(seed + 1)
     num_queries = num_queries or [1] * len(lengths)
-    poison = (
-        max([b for row in tables for b in row], default=0) + 1
-    )  # a block that no sequence holds
-    k, v = (_random_pool(shape, poison + 1, generator) for _ in "kv")
-    slots = [_slots(row, n, shape.block_size) for row, n in zip(tables, lengths, strict=True)]
-    used = torch.cat([*slots, torch.empty(0, dtype=torch.long)]).unique()
-    paged_k, paged_v = (_keep_only(x, used, shape) for x in (k, v))
-    kv_shape = (poison + 1, shape.block_size, shape.num_kv_heads, shape.head_dim)
-    cache = KVCache(paged_k.view(kv_shape), paged_v.view(kv_shape), shape.k_scale, shape.v_scale)
-    flat_k, flat_v, first = (
-        _contiguous(paged_k, slots),
-        _contiguous(paged_v, slots),
-        _first_slots(lengths),
-    )
+    poison = max([b for row in tables for b in row], default=0) + 1  # no sequence holds it
+    cache, flat = _caches(shape, lengths, tables, poison, generator)
     width = max([len(row) for row in tables], default=0) + 1
     table = torch.tensor([row + [poison] * (width - len(row)) for row in tables], dtype=torch.int32)
-    q = torch.randn((sum(num_queries), shape.num_heads, shape.head_dim), generator=generator).to(
-        shape.dtype
-    )
-    starts = torch.tensor([0, *num_queries]).cumsum(0).int()
+    q = torch.randn((sum(num_queries), shape.num_heads, shape.head_dim), generator=generator)
     return Case(
-        q.to(device),
+        q.to(shape.dtype).to(device),
         _to(cache, device),
         table.to(device),
-        _to(KVCache(flat_k, flat_v, shape.k_scale, shape.v_scale), device),
-        first.to(device),
+        _to(flat, device),
+        _first_slots(lengths).to(device),
         torch.tensor(lengths, dtype=torch.int32, device=device),
-        starts.to(device),
+        torch.tensor([0, *num_queries]).cumsum(0).int().to(device),
     )
+
+
+def _caches(
+    shape: Shape, lengths: list[int], tables: Table, poison: int, generator: torch.Generator
+) -> tuple[KVCache, KVCache]:
+    """The same random keys and values as blocks 0 .. poison and as slots without blocks."""
+    slots = [_slots(row, n, shape.block_size) for row, n in zip(tables, lengths, strict=True)]
+    used = torch.cat([*slots, torch.empty(0, dtype=torch.long)]).unique()
+    k, v = (_keep_only(_random_pool(shape, poison + 1, generator), used, shape) for _ in "kv")
+    blocks = (poison + 1, shape.block_size, shape.num_kv_heads, shape.head_dim)
+    scales = shape.k_scale, shape.v_scale
+    paged = KVCache(k.view(blocks), v.view(blocks), *scales)
+    return paged, KVCache(_contiguous(k, slots), _contiguous(v, slots), *scales)
 
 
 def _to(cache: KVCache, device: str) -> KVCache:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -113,52 +114,44 @@ def decode_launches(
 ) -> list[Launch]:
     """The one or two launches of a decode; nothing is run or checked."""
     batch, num_heads, head_dim = q.shape
-    paged = cache.k.dim() == 4
-    config, plan = call.config, call.plan
-    group = num_heads // cache.num_kv_heads
-    rows = head_rows(group)
-    split = plan.num_splits > 1
+    plan, options = call.plan, _decode_options(q, cache, call)
+    head_tiles = -(-options["GROUP"] // options["ROWS"])
+    split = options["SPLIT"]
     scale = (head_dim**-0.5 if call.scale is None else call.scale) * launch.LOG2E * cache.k_scale
-    where_stride = call.where.stride(0) if paged else 1
+    where_stride = call.where.stride(0) if call.where.dim() == 2 else 1
     decode = Launch(
         decode_kernel,
-        (cache.num_kv_heads * -(-group // rows), plan.num_splits, batch),
+        (cache.num_kv_heads * head_tiles, plan.num_splits, batch),
         (
-            *(
-                q,
-                cache.k,
-                cache.v,
-                call.where,
-                call.lengths,
-                buffers.part if split else buffers.out,
-                buffers.lse,
-            ),
-            *(
-                scale,
-                float(cache.v_scale),
-                q.stride(0),
-                q.stride(1),
-                *cache.strides(),
-                where_stride,
-            ),
-            *(num_heads, plan.split_tokens),
+            *(q, cache.k, cache.v, call.where, call.lengths),
+            *((buffers.part, buffers.lse) if split else (buffers.out, None)),
+            *(scale, float(cache.v_scale), q.stride(0), q.stride(1)),
+            *(*cache.strides(), where_stride, num_heads, plan.split_tokens),
         ),
-        {
-            "BLOCK_SIZE": cache.block_size if paged else 1,
-            "HEAD_DIM": head_dim,
-            "GROUP": group,
-            "ROWS": rows,
-            "BLOCK_N": config.block_n,
-            "LOOKUP": resolve_lookup(config.lookup, config.block_n, cache.block_size)
-            if paged
-            else "contiguous",
-            "SPLIT": split,
-            "DOT": launch.dot_dtype(q.dtype, cache.k.dtype),
-            "num_warps": config.num_warps,
-            "num_stages": config.num_stages,
-        },
+        options,
     )
     return [decode, combine_launch(call, buffers)] if split else [decode]
+
+
+def _decode_options(q: torch.Tensor, cache: KVCache, call: DecodeCall) -> dict[str, Any]:
+    """What the kernel is compiled for."""
+    paged, config = cache.k.dim() == 4, call.config
+    lookup = "contiguous"
+    if paged:
+        lookup = resolve_lookup(config.lookup, config.block_n, cache.block_size)
+    group = q.shape[1] // cache.num_kv_heads
+    return {
+        "BLOCK_SIZE": cache.block_size if paged else 1,
+        "HEAD_DIM": cache.head_dim,
+        "GROUP": group,
+        "ROWS": head_rows(group),
+        "BLOCK_N": config.block_n,
+        "LOOKUP": lookup,
+        "SPLIT": call.plan.num_splits > 1,
+        "DOT": launch.dot_dtype(q.dtype, cache.k.dtype),
+        "num_warps": config.num_warps,
+        "num_stages": config.num_stages,
+    }
 
 
 def combine_launch(call: DecodeCall, buffers: DecodeBuffers) -> Launch:
@@ -234,7 +227,7 @@ def _decode(
     launch.check_device(q, cache.k, cache.v, where, lengths)
     config = choice[0] or default_config(cache.head_dim)
     launch.check_tile("block_n", config.block_n)
-    require(q.shape[0] > 0, "there must be at least one sequence.")
+    launch.check_batch(q.shape[0])
     plan, longest = choice[1], None
     if plan is None or lengths.device.type == "cpu":  # with a plan the GPU is not waited for
         known = lengths.tolist()

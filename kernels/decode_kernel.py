@@ -4,6 +4,8 @@ Where a key lies is `kernels.lookup`'s business. The query heads that share a KV
 of one tile, so each K/V tile is read once for all of them and the products run on tensor cores.
 """
 
+# Longer than other functions here: what runs before and after the loop is needed once, and the
+# whole of an attention, from address to store, is read on one page.
 # A kernel has many arguments, its constexprs are in capitals, and jitted code has no sets.
 # ruff: noqa: N803, N806, PLR0913, PLR0915, PLR0917, PLR1714
 

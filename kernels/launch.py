@@ -20,6 +20,7 @@ HEAD_DIMS = (64, 128, 256)
 QUERY_DTYPES = (torch.float16, torch.bfloat16, torch.float32)  # float32: exact tests; slow on a GPU
 FP8 = torch.float8_e4m3fn
 LOG2E = 1.4426950408889634  # softmax in base 2: exp2 is the hardware's own exponential
+MAX_SEQUENCES = 65535  # of one launch: CUDA's limit of a grid's second and third axis
 H200_SMS = 132  # assumed where no GPU can be asked (compile-only, interpreter)
 
 
@@ -123,6 +124,7 @@ def check_cache(cache: KVCache, paged: bool) -> None:
         k.shape == v.shape and k.stride() == v.stride() and k.dtype == v.dtype,
         "k and v must have the same shape, strides and dtype.",
     )
+    require(k.device == v.device, f"k is on {k.device}, v on {v.device}: use one device.")
     require(cache.num_kv_heads > 0, "a cache needs at least one KV head, this one has 0.")
     require(k.stride(-1) == 1, "the last dimension of the cache (head_dim) must be contiguous.")
     require(
@@ -139,25 +141,45 @@ def check_cache(cache: KVCache, paged: bool) -> None:
             cache.block_size in BLOCK_SIZES,
             f"block size {cache.block_size} is not supported, only {BLOCK_SIZES}.",
         )
+        require(
+            (cache.block_size - 1) * k.stride(1) < 2**31,
+            f"a block reaches over {cache.block_size} slots of {k.stride(1)} elements, "
+            "it must stay below 2**31.",
+        )
 
 
 def check_query(q: torch.Tensor, cache: KVCache) -> None:
     """Raise `KernelInputError` unless q is (rows, num_heads, head_dim) and fits the cache's heads
     and dtype.
     """
-    require(
-        q.dim() == 3 and q.shape[-1] == cache.head_dim,
-        f"queries must be (rows, num_heads, {cache.head_dim}), these are {tuple(q.shape)}.",
-    )
-    require(q.stride(-1) == 1, "the last dimension of the queries (head_dim) must be contiguous.")
+    check_rows(q, cache, "queries")
     require(
         q.shape[1] % cache.num_kv_heads == 0,
         f"{q.shape[1]} query heads are not a multiple of {cache.num_kv_heads} KV heads.",
     )
+
+
+def check_rows(x: torch.Tensor, cache: KVCache, name: str) -> None:
+    """Raise `KernelInputError` unless x is (rows, heads, head_dim), contiguous in head_dim, in the
+    cache's dtype or, for an fp8 cache, in any of the other three."""
     require(
-        q.dtype in QUERY_DTYPES and cache.k.dtype in (q.dtype, FP8),
-        f"queries of dtype {q.dtype} do not go with a cache of {cache.k.dtype}: "
-        "use one dtype, or float8_e4m3fn KV.",
+        x.dim() == 3 and x.shape[-1] == cache.head_dim,
+        f"{name} must be (rows, heads, {cache.head_dim}), these are {tuple(x.shape)}.",
+    )
+    require(x.stride(-1) == 1, f"the last dimension of the {name} (head_dim) must be contiguous.")
+    require(
+        x.dtype in QUERY_DTYPES and cache.k.dtype in (x.dtype, FP8),
+        f"{name} of dtype {x.dtype} do not go with a cache of {cache.k.dtype}: "
+        "use one dtype, or a float8_e4m3fn cache.",
+    )
+
+
+def check_batch(batch: int) -> None:
+    """Raise `KernelInputError` unless one launch can take that many sequences."""
+    require(batch > 0, "there must be at least one sequence.")
+    require(
+        batch <= MAX_SEQUENCES,
+        f"{batch} sequences are more than the {MAX_SEQUENCES} that one launch can take.",
     )
 
 
@@ -176,9 +198,8 @@ def check_index(index: torch.Tensor, name: str, shape: tuple[int, ...]) -> None:
 
 
 def check_lengths(lengths: list[int], where: torch.Tensor, block_size: int) -> None:
-    """Raise `KernelInputError` unless there are sequences, none of negative length, and each row of
-    the block table (if `where` is one: two dimensions) reaches its end."""
-    require(len(lengths) > 0, "there must be at least one sequence.")
+    """Raise `KernelInputError` unless no length is negative and each row of the block table (if
+    `where` is one: two dimensions) reaches its end. There must be at least one length."""
     require(min(lengths) >= 0, f"a length cannot be negative, the smallest is {min(lengths)}.")
     if where.dim() == 2:
         needed = -(-max(lengths) // block_size)

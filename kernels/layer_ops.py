@@ -44,7 +44,7 @@ def rope_kernel(
     HEADS: tl.constexpr,
 ):
     token = tl.program_id(0)
-    position = tl.load(positions_ptr + token).to(tl.int64)
+    position = tl.load(positions_ptr + token)
     i = tl.arange(0, HALF)
     cos = tl.load(cos_ptr + position * HALF + i)[None, :]
     sin = tl.load(sin_ptr + position * HALF + i)[None, :]

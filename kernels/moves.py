@@ -37,20 +37,21 @@ def append_launch(k: torch.Tensor, v: torch.Tensor, cache: KVCache, slots: torch
 def append(k: torch.Tensor, v: torch.Tensor, cache: KVCache, slots: torch.Tensor) -> None:
     """Write new keys and values into their slots of a paged cache.
 
-    k, v: (num_tokens, num_kv_heads, head_dim), fp16, bf16 or fp32, equal strides (views into a
-    fused projection are fine); slots: (num_tokens,) int32 or int64, block * block_size + offset, no
-    two equal; a negative slot is skipped (padding). An fp8 cache stores x / scale, cut off at ±448.
-    Raises `KernelInputError`.
+    k, v: (num_tokens, num_kv_heads, head_dim), equal strides (views into a fused projection are
+    fine), in the cache's dtype: nothing is converted, except that an fp8 cache takes fp16, bf16 or
+    fp32 and stores x / scale, cut off at ±448. slots: (num_tokens,) int32 or int64, block *
+    block_size + offset, inside the cache and no two equal, which is not checked; a negative slot
+    is skipped (padding). Raises `KernelInputError`.
     """
     launch.check_cache(cache, paged=True)
-    launch.check_query(k, cache)
+    launch.check_rows(k, cache, "new keys")
     require(
         k.shape[1] == cache.num_kv_heads,
-        f"k has {k.shape[1]} heads, the cache {cache.num_kv_heads}.",
+        f"the new keys have {k.shape[1]} heads, the cache {cache.num_kv_heads}.",
     )
     require(
         k.shape == v.shape and k.stride() == v.stride() and k.dtype == v.dtype,
-        "k and v must have the same shape, strides and dtype.",
+        "the new keys and values must have the same shape, strides and dtype.",
     )
     launch.check_index(slots, "slots", (k.shape[0],))
     launch.check_device(k, v, cache.k, cache.v, slots)
@@ -77,8 +78,8 @@ def copy_blocks(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> N
 
     pairs: (n, 2) int32 or int64, block numbers (source, destination); no destination may appear
     twice or be a source of the same call within one cache, since the order of the copies is not
-    defined. A cache in pinned host memory works as source or destination on a GPU. Raises
-    `KernelInputError`.
+    defined. A cache in pinned host memory works as source or destination on a GPU. Reads the pairs
+    back from the GPU to check them; `copy_launch` does not. Raises `KernelInputError`.
     """
     launch.check_cache(source, paged=True)
     launch.check_cache(destination, paged=True)
@@ -91,9 +92,27 @@ def copy_blocks(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> N
         "a block must be contiguous memory to be copied.",
     )
     launch.check_index(pairs, "pairs", (-1, 2))
-    pinned = [
-        t for t in (source.k, destination.k) if not (t.device.type == "cpu" and t.is_pinned())
-    ]
-    launch.check_device(pairs, *pinned)
+    near = [t for c in (source, destination) for t in (c.k, c.v) if not _pinned(t)]
+    launch.check_device(pairs, *near)
+    _check_pairs(source, destination, pairs)
     if pairs.shape[0]:
         copy_launch(source, destination, pairs)()
+
+
+def _pinned(x: torch.Tensor) -> bool:
+    return x.device.type == "cpu" and x.is_pinned()
+
+
+def _check_pairs(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> None:
+    known = pairs.tolist()
+    sources, targets = {a for a, _ in known}, {b for _, b in known}
+    for what, used, cache in (("source", sources, source), ("destination", targets, destination)):
+        outside = [b for b in sorted(used) if not 0 <= b < len(cache.k)]
+        require(
+            not outside, f"{what} block {(outside or [0])[0]} is not one of the {len(cache.k)}."
+        )
+    require(
+        len(targets) == len(known), "a block is a destination twice: which copy stays is undefined."
+    )
+    overlap = sources & targets if source.k.data_ptr() == destination.k.data_ptr() else set()
+    require(not overlap, f"blocks {sorted(overlap)} are source and destination at once.")

@@ -32,7 +32,7 @@ def append_kernel(
     slot = tl.load(slots_ptr + token).to(tl.int64)
     if slot < 0:
         return  # padding
-    head = tl.arange(0, HEADS)
+    head = tl.arange(0, HEADS).to(tl.int64)  # a cache may store whole heads one after another
     d = tl.arange(0, HEAD_DIM)
     live = (head < num_kv_heads)[:, None]
     new = token.to(tl.int64) * stride_new + head[:, None] * stride_new_head + d[None, :]
@@ -59,7 +59,7 @@ def copy_blocks_kernel(
     to_stride,
     WORDS: tl.constexpr,
 ):
-    pair = tl.program_id(0).to(tl.int64)
+    pair = tl.program_id(0)
     source = tl.load(pairs_ptr + 2 * pair).to(tl.int64) * from_stride
     target = tl.load(pairs_ptr + 2 * pair + 1).to(tl.int64) * to_stride
     word = tl.program_id(1) * WORDS + tl.arange(0, WORDS)

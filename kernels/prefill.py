@@ -138,7 +138,7 @@ def _prefill(
     query_starts, lengths = spans
     launch.check_query(q, cache)
     launch.check_index(lengths, "lengths", (-1,))
-    require(lengths.shape[0] > 0, "there must be at least one sequence.")
+    launch.check_batch(lengths.shape[0])
     launch.check_index(query_starts, "query_starts", (lengths.shape[0] + 1,))
     launch.check_device(q, cache.k, cache.v, where, query_starts, lengths)
     config = config or default_config(cache.head_dim, launch.arch(q))

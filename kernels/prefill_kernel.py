@@ -2,6 +2,8 @@
 itself.
 """
 
+# Longer than other functions here: what runs before and after the loop is needed once, and the
+# whole of an attention, from address to store, is read on one page.
 # A kernel has many arguments, its constexprs are in capitals, and jitted code has no sets.
 # ruff: noqa: N803, N806, PLR0913, PLR0917, PLR1714
 

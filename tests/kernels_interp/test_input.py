@@ -29,7 +29,7 @@ def size(*dims, dtype=torch.float32):
         (size(4, 16, 2, 64, dtype=torch.float64), "dtype torch.float64 is not supported"),
         (size(4, 16, 2, 64, dtype=torch.float16), "do not go with a cache of torch.float16"),
         (size(4, 16, 3, 64), "8 query heads are not a multiple of 3 KV heads"),
-        (size(4, 16, 2, 128), r"queries must be \(rows, num_heads, 128\)"),
+        (size(4, 16, 2, 128), r"queries must be \(rows, heads, 128\)"),
         (size(64, 2, 64), "a paged cache has 4 dimensions"),
         (cache(torch.zeros(4, 16, 2, 64), torch.zeros(5, 16, 2, 64)), "k and v must have the same"),
     ],
@@ -67,12 +67,61 @@ def test_wrong_moves_are_refused():
     k = torch.zeros(3, 2, 64)
     with pytest.raises(KernelInputError, match="slots must have shape"):
         append(k, k, CASE.cache, torch.zeros(2, dtype=torch.int64))
-    with pytest.raises(KernelInputError, match="k has 4 heads, the cache 2"):
+    with pytest.raises(KernelInputError, match="the new keys have 4 heads, the cache 2"):
         append(torch.zeros(3, 4, 64), torch.zeros(3, 4, 64), CASE.cache, torch.zeros(3).long())
     with pytest.raises(KernelInputError, match="blocks of one shape and dtype"):
         copy_blocks(CASE.cache, size(4, 8, 2, 64), torch.zeros(1, 2).long())
     with pytest.raises(KernelInputError, match=r"pairs must have shape \(-1, 2\)"):
         copy_blocks(CASE.cache, CASE.cache, torch.zeros(1, 3).long())
+
+
+def test_new_keys_of_another_dtype_than_the_cache_are_refused_by_their_name():
+    k = torch.zeros(1, 2, 64).half()
+    with pytest.raises(KernelInputError, match=r"new keys of dtype torch.float16 do not go with"):
+        append(k, k, CASE.cache, torch.zeros(1).long())
+    with pytest.raises(KernelInputError, match=r"new keys must be \(rows, heads, 64\)"):
+        append(k[0], k[0], CASE.cache, torch.zeros(1).long())
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence"),
+    [
+        ([[0, 2], [1, 2]], "a block is a destination twice"),
+        ([[0, 1], [1, 2]], r"blocks \[1\] are source and destination at once"),
+        ([[0, 1], [-1, 2]], "source block -1 is not one of the"),
+        ([[0, 99]], "destination block 99 is not one of the"),
+    ],
+)
+def test_copies_whose_result_would_be_undefined_are_refused(pairs, sentence):
+    with pytest.raises(KernelInputError, match=sentence):
+        copy_blocks(CASE.cache, CASE.cache, torch.tensor(pairs))
+
+
+def test_a_block_may_be_a_source_of_one_cache_and_a_destination_of_another():
+    source, destination = (KVCache(*torch.rand(2, 3, 16, 2, 64)) for _ in range(2))
+    copy_blocks(source, destination, torch.tensor([[0, 1], [1, 2]]))
+    assert torch.equal(destination.k[2], source.k[1])
+
+
+def test_keys_and_values_on_two_devices_are_refused():
+    halves = KVCache(CASE.cache.k, CASE.cache.v.to("meta"))
+    with pytest.raises(KernelInputError, match="k is on cpu, v on meta: use one device"):
+        copy_blocks(halves, CASE.cache, torch.zeros(1, 2).long())
+
+
+def test_a_block_that_32_bits_cannot_address_is_refused():
+    x = torch.empty(1, device="meta").as_strided((2, 256, 2, 64), (1, 2**24, 64, 1))
+    with pytest.raises(KernelInputError, match=r"it must stay below 2\*\*31"):
+        paged_decode(CASE.q, KVCache(x, x), CASE.block_table, CASE.lengths)
+
+
+def test_more_sequences_than_a_grid_has_rows_are_refused():
+    q, many = torch.empty(70000, 8, 64), torch.ones(70000, dtype=torch.int32)
+    sentence = "70000 sequences are more than the 65535"
+    with pytest.raises(KernelInputError, match=sentence):
+        contiguous_decode(q, CASE.flat, many, many)
+    with pytest.raises(KernelInputError, match=sentence):
+        contiguous_prefill(q, CASE.flat, many, torch.arange(70001, dtype=torch.int32), many)
 
 
 def test_tensors_on_two_devices_are_refused():
