@@ -29,7 +29,8 @@ class BlockLog:
             self.num_skipped += 1
             return
         allocator, rows = scheduler.allocator, scheduler.sequences.rows
-        for row in scheduler.running[: scheduler.num_running].tolist():
+        held = [*scheduler.running[: scheduler.num_running].tolist(), *scheduler.padding]
+        for row in held:
             request, written = rows.item(row, REQUEST), rows.item(row, NUM_COMPUTED)
             for index, (start, size) in enumerate(allocator.held_ranges(row).tolist()):
                 filled = min(size, max(0, written))

@@ -21,7 +21,7 @@ from sim.allocators.base import Allocator
 from sim.costs.base import CostModel
 from sim.recorder import Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
-from sim.sequence import ARRIVAL_NS, FIRST_FINISH, IntArray, SequenceTable
+from sim.sequence import ARRIVAL_NS, COPIED_TOKENS, FIRST_FINISH, IntArray, SequenceTable
 
 FOREVER_NS = 1 << 62
 
@@ -77,6 +77,7 @@ class Replica:
         self.single_step = False
         self.observe: Observer | None = None
         self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
+        self._num_copied = 0
         self._rows = scheduler.running[:0]  # that run in the planned iterations
         refused = np.flatnonzero(scheduler.never_fits(scheduler.requests))
         self._refused = frozenset(refused.tolist())
@@ -129,6 +130,10 @@ class Replica:
         scheduler, recorder = self.scheduler, self.recorder
         if not scheduler.schedule(now_ns):
             return 0
+        if not recorder.is_measuring:
+            recorder.finished(scheduler.num_finished, now_ns)  # a schedule() may end a batch
+        if self.allocator.copies_kv:
+            self._note_copies()
         if self.observe is not None:
             self.observe(now_ns, scheduler)
         recorder.boundaries[0] = now_ns
@@ -138,6 +143,12 @@ class Replica:
         wakes = scheduler.num_waiting == 0 or scheduler.reorders_queue
         until_ns = self.arrivals.next_ns if wakes else FOREVER_NS
         return self._plan(1 + scheduler.max_sleep(), until_ns)
+
+    def _note_copies(self) -> None:
+        """The iteration begins with the copies that its schedule() has caused."""
+        copied = self.allocator.copied_tokens()
+        self.scheduler.batch[COPIED_TOKENS] = copied - self._num_copied
+        self._num_copied = copied
 
     def _plan(self, limit: int, until_ns: int) -> int:
         """Time at most limit iterations, up to the one in which until_ns comes; return how many.
@@ -154,7 +165,8 @@ class Replica:
     def _commit(self, count: int) -> None:
         """The planned iterations have passed: write their tokens, record them, end them."""
         scheduler, recorder = self.scheduler, self.recorder
-        num_running, num_waiting = scheduler.num_running, scheduler.num_waiting
+        num_running = scheduler.num_running + len(scheduler.padding)
+        num_waiting = scheduler.num_waiting
         scheduled = self._num_scheduled
         if scheduled:
             recorder.log[0] = self.allocator.terms
@@ -162,21 +174,21 @@ class Replica:
             log = recorder.log[scheduled:count]
             self.allocator.append_ahead(self._rows, count - scheduled, log)
         if num_waiting:
-            self._record_queued(count)
+            self._record_queued(count, num_running)
         else:
             recorder.unqueued(count, num_running)
         scheduler.complete(recorder.boundaries, count)
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))
 
-    def _record_queued(self, count: int) -> None:
+    def _record_queued(self, count: int, num_running: int) -> None:
         """Record iterations during which requests wait; more of them may have joined."""
         scheduler, recorder, arrivals = self.scheduler, self.recorder, self.arrivals
         num_waiting = scheduler.num_waiting
         is_fragmented = False
         if scheduler.blocked == MEMORY:
             start_ns = recorder.boundaries.item(0)
-            recorder.memory_full(scheduler.num_running, scheduler.num_finished, start_ns)
+            recorder.memory_full(num_running, scheduler.num_finished, start_ns)
             row = scheduler.head_row
             is_fragmented = row is not None and self.allocator.fragmented_for(row)
         starts = recorder.boundaries[:count]
@@ -187,7 +199,7 @@ class Replica:
             self._arrive(starts.item(i))
             joined[i:] = scheduler.num_waiting - num_waiting
         is_queued = scheduler.blocked != TOKEN_BUDGET
-        recorder.iterations(count, scheduler.num_running, num_waiting, is_queued, is_fragmented)
+        recorder.iterations(count, num_running, num_waiting, is_queued, is_fragmented)
         joined.fill(0)
 
     def _record_idle(self, since_ns: int) -> None:

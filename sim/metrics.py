@@ -49,6 +49,9 @@ NS_PER_S = 1_000_000_000
 NUM_BATCHES = 10
 PERCENTILES = (50, 90, 99)
 
+# an allocator's own counts; None for one that does not count them
+COUNTERS = ("num_placements", "num_holes_inspected", "num_compactions", "num_copied_tokens")
+
 
 def summarize(run: Run, slo: Mapping[str, float]) -> Row:
     """The summary row of a run. slo maps ttft_s, tpot_s and e2e_s to their limits."""
@@ -70,6 +73,7 @@ def summarize(run: Run, slo: Mapping[str, float]) -> Row:
         "num_truncated": int(((requests[:, CUT] == BY_MAX_MODEL_LEN) & (status != REJECTED)).sum()),
         "num_max_tokens_cuts": int((requests[:, CUT] == BY_MAX_TOKENS).sum()),
         "num_preemptions": int(requests[:, NUM_PREEMPTIONS].sum()),
+        **_counters(run),
         "num_iterations": run.recorder.num_iterations,
         "makespan_s": makespan_s,
         "throughput_req_s": _rate(len(done), makespan_s),
@@ -82,6 +86,15 @@ def summarize(run: Run, slo: Mapping[str, float]) -> Row:
     normalized = latencies["e2e_s"] / done[:, NUM_GENERATED] if len(done) else np.empty(0)
     row["normalized_latency_s_mean"] = _mean(normalized)
     row["goodput_req_s"] = _rate(_num_within(latencies, slo), makespan_s) if slo else None
+    return row
+
+
+def _counters(run: Run) -> Row:
+    """What the allocator has counted, and the mean number of holes that a search looks at."""
+    counts = run.allocator.counters()
+    row: Row = {name: counts.get(name) for name in COUNTERS}
+    searches, inspected = counts.get("num_placements", 0), counts.get("num_holes_inspected", 0)
+    row["holes_per_search_mean"] = inspected / searches if searches else None
     return row
 
 

@@ -53,7 +53,9 @@ DECODE_KV_TOKENS = 3  # the decoding sequences' part of it
 PREFILL_TOKENS = 4  # prompt tokens computed, recomputed ones included
 NUM_PENDING = 5  # sequences whose prompt is not complete after this iteration
 FIRST_FINISH = 6  # iterations, this one included, until a sequence can finish
-NUM_BATCH_CELLS = 7
+PREFILL_PAIRS = 7  # pairs of a computed prompt token and a token that it attends to
+COPIED_TOKENS = 8  # tokens whose KV is copied within the pool before anything is computed
+NUM_BATCH_CELLS = 9
 
 _FAR = 1 << 62
 _ONE_REQUEST = np.zeros((1, NUM_REQUEST_COLUMNS), np.int64)
@@ -183,6 +185,7 @@ def describe_row(batch: IntArray, sequences: IntArray, row: int, count: int) -> 
             batch[DECODE_KV_TOKENS] += computed
         else:
             batch[PREFILL_TOKENS] += count
+            batch[PREFILL_PAIRS] += count * computed - count * (count - 1) // 2
 
 
 @compiled
@@ -200,7 +203,7 @@ def start_row(
 def next_decode(batch: IntArray) -> None:
     """Turn a batch into the one that follows when every sequence decodes one more token."""
     batch[NUM_DECODE_SEQS] = batch[NUM_SEQS]
-    batch[PREFILL_TOKENS] = 0
+    batch[PREFILL_TOKENS] = batch[PREFILL_PAIRS] = batch[COPIED_TOKENS] = 0
     batch[KV_TOKENS] += batch[NUM_SEQS]
     batch[DECODE_KV_TOKENS] = batch[KV_TOKENS]
 
@@ -278,7 +281,7 @@ def sample_tokens(
         count_gaps(gaps, boundaries[i + 1] - boundaries[i], num_sampled)
     batch[NUM_SEQS] = batch[NUM_DECODE_SEQS] = num_kept
     batch[KV_TOKENS] = batch[DECODE_KV_TOKENS] = kv_tokens
-    batch[PREFILL_TOKENS] = 0
+    batch[PREFILL_TOKENS] = batch[PREFILL_PAIRS] = batch[COPIED_TOKENS] = 0
     batch[NUM_PENDING] = num_pending
     batch[FIRST_FINISH] = first_finish
     return num_finished

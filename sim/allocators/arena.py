@@ -1,12 +1,28 @@
-"""Compiled operations of the arena family: one range of slots, holes in order of address.
+"""Compiled operations of the arena family: sequences reserve one range each, cut out of holes.
 
-holes[i] is (start, size) of the i-th hole; the first arena[NUM_HOLES] rows are in use. Holes
-never touch each other: a freed range is merged with its neighbours.
+Where a range goes, and how holes are kept, is sim.allocators.holes' business.
 """
 
 from __future__ import annotations
 
-from sim.allocators.base import FREE, NUM_TERMS, RESERVED, TOKEN_STATES, BoolArray, resize_row
+from sim.allocators.base import (
+    EXTERNAL,
+    FREE,
+    NUM_TERMS,
+    RESERVED,
+    TOKEN_STATES,
+    BoolArray,
+    resize_row,
+)
+from sim.allocators.holes import (
+    LARGEST,
+    NUM_HOLE_CELLS,
+    NUM_HOLES,
+    find_hole,
+    give_back,
+    piece_slots,
+    take,
+)
 from sim.jit import compiled
 from sim.sequence import (
     FINAL_TOKENS,
@@ -17,9 +33,14 @@ from sim.sequence import (
     IntArray,
 )
 
-# cells of the arena's state, after the conservation terms
-NUM_HOLES, SIZE, GRANULARITY, RESERVATION, MAX_MODEL_LEN = range(NUM_TERMS, NUM_TERMS + 5)
-NUM_CELLS = NUM_TERMS + 5
+# cells of the arena's state, after those of the holes
+GRANULARITY = NUM_HOLE_CELLS
+RESERVATION = NUM_HOLE_CELLS + 1
+MAX_MODEL_LEN = NUM_HOLE_CELLS + 2
+COMPACTS = NUM_HOLE_CELLS + 3  # whether ranges may be moved to make one hole of several
+NUM_COMPACTIONS = NUM_HOLE_CELLS + 4
+NUM_COPIED = NUM_HOLE_CELLS + 5  # tokens whose KV compaction has copied
+NUM_CELLS = NUM_HOLE_CELLS + 6
 
 # how much a sequence reserves
 RESERVATIONS = {"max": 0, "pow2": 1, "oracle": 2, "max_tokens": 3}
@@ -52,82 +73,89 @@ def reservation_slots(arena: IntArray, sequences: IntArray, row: int) -> int:
 
 
 @compiled
-def first_fit(arena: IntArray, holes: IntArray, size: int) -> int:
-    """Index of the lowest hole of at least size slots; -1 if there is none."""
-    for i in range(arena[NUM_HOLES]):
-        if holes[i, 1] >= size:
-            return i
-    return -1
+def has_room(arena: IntArray, holes: IntArray, size: int) -> bool:
+    """Whether a range of size slots fits now, compaction permitting."""
+    if arena[COMPACTS]:
+        suffices: bool = arena[FREE] >= size
+        return suffices
+    return find_hole(arena, holes, piece_slots(arena, size)) >= 0
 
 
 @compiled
 def admission(arena: IntArray, holes: IntArray, sequences: IntArray, row: int) -> int:
     """0 if the row's reservation fits into a hole, 1 if later, 2 if never."""
     size = reservation_slots(arena, sequences, row)
-    if size > arena[SIZE]:
+    if piece_slots(arena, size) > arena[LARGEST]:
         return 2
-    return 0 if first_fit(arena, holes, size) >= 0 else 1
+    return 0 if has_room(arena, holes, size) else 1
 
 
 @compiled
 def exceed_arena(arena: IntArray, requests: IntArray, answer: BoolArray) -> None:
-    """answer[i]: whether the reservation of requests[i] is larger than the whole arena."""
+    """answer[i]: whether the reservation of requests[i] is larger than an empty arena can give."""
     for i in range(len(requests)):
-        answer[i] = reservation_slots(arena, requests, i) > arena[SIZE]
+        size = reservation_slots(arena, requests, i)
+        answer[i] = piece_slots(arena, size) > arena[LARGEST]
 
 
 @compiled
 def is_fragmented(arena: IntArray, holes: IntArray, sequences: IntArray, row: int) -> bool:
     """Whether the holes together, but none of them alone, would hold the row's reservation."""
     size = reservation_slots(arena, sequences, row)
-    return arena[FREE] >= size and first_fit(arena, holes, size) < 0
+    return arena[FREE] >= size and not has_room(arena, holes, size)
 
 
 @compiled
-def take(arena: IntArray, holes: IntArray, hole: int, size: int) -> int:
-    """Cut size slots off the low end of a hole; return where they start."""
-    start: int = holes[hole, 0]
-    holes[hole, 0] += size
-    holes[hole, 1] -= size
-    if holes[hole, 1] == 0:
-        arena[NUM_HOLES] -= 1
-        for i in range(hole, arena[NUM_HOLES]):
-            holes[i, 0] = holes[i + 1, 0]
-            holes[i, 1] = holes[i + 1, 1]
-    return start
+def compact(
+    arena: IntArray, sequences: IntArray, holes: IntArray, starts: IntArray, size: int
+) -> None:
+    """Slide the lowest ranges down until the holes between them are one of at least size slots.
+
+    The holes together must suffice. What is written in a range that moves is copied.
+    """
+    gathered = 0
+    last = -1
+    while gathered < size:
+        last += 1
+        gathered += holes[last, 1]
+    for row in range(len(starts)):
+        if sequences[row, NUM_SLOTS] == 0 or starts[row] >= holes[last, 0]:
+            continue
+        shift = 0
+        for i in range(last):
+            if holes[i, 0] < starts[row]:
+                shift += holes[i, 1]
+        if shift > 0:
+            starts[row] -= shift
+            arena[NUM_COPIED] += sequences[row, NUM_COMPUTED]
+    holes[0, 0] = holes[last, 0] + holes[last, 1] - gathered
+    holes[0, 1] = gathered
+    for i in range(1, arena[NUM_HOLES] - last):
+        holes[i, 0] = holes[last + i, 0]
+        holes[i, 1] = holes[last + i, 1]
+    arena[NUM_HOLES] -= last
+    arena[NUM_COMPACTIONS] += 1
 
 
 @compiled
-def give_back(arena: IntArray, holes: IntArray, start: int, size: int) -> None:
-    """Make [start, start + size) a hole again, merged with the holes that touch it."""
-    num_holes = arena[NUM_HOLES]
-    low, high = 0, num_holes
-    while low < high:
-        middle = (low + high) // 2
-        if holes[middle, 0] < start:
-            low = middle + 1
-        else:
-            high = middle
-    joins_left = low > 0 and holes[low - 1, 0] + holes[low - 1, 1] == start
-    joins_right = low < num_holes and start + size == holes[low, 0]
-    if joins_left and joins_right:
-        holes[low - 1, 1] += size + holes[low, 1]
-        for i in range(low, num_holes - 1):
-            holes[i, 0] = holes[i + 1, 0]
-            holes[i, 1] = holes[i + 1, 1]
-        arena[NUM_HOLES] = num_holes - 1
-    elif joins_left:
-        holes[low - 1, 1] += size
-    elif joins_right:
-        holes[low, 0] = start
-        holes[low, 1] += size
-    else:
-        for i in range(num_holes, low, -1):
-            holes[i, 0] = holes[i - 1, 0]
-            holes[i, 1] = holes[i - 1, 1]
-        holes[low, 0] = start
-        holes[low, 1] = size
-        arena[NUM_HOLES] = num_holes + 1
+def place(
+    arena: IntArray, sequences: IntArray, holes: IntArray, starts: IntArray, row: int, size: int
+) -> bool:
+    """Give the row a range of size slots; False, and nothing changed, if there is no room.
+
+    What a buddy system rounds up is nobody's to use: external.
+    """
+    piece = piece_slots(arena, size)
+    hole = find_hole(arena, holes, piece)
+    if hole < 0:
+        if not arena[COMPACTS] or arena[FREE] < piece:
+            return False
+        compact(arena, sequences, holes, starts, piece)
+        hole = find_hole(arena, holes, piece)
+    starts[row] = take(arena, holes, hole, piece)
+    arena[EXTERNAL] += piece - size
+    arena[FREE] -= piece - size
+    return True
 
 
 @compiled
@@ -150,10 +178,8 @@ def append(
         num_slots = sequences[row, NUM_SLOTS]
         if num_slots == 0 and written > 0:
             num_slots = reservation_slots(arena, sequences, row)
-            hole = first_fit(arena, holes, num_slots)
-            if written > num_slots or hole < 0:
+            if written > num_slots or not place(arena, sequences, holes, starts, row, num_slots):
                 return i
-            starts[row] = take(arena, holes, hole, num_slots)
         elif written > num_slots:
             return i
         resize_row(arena, sequences, row, written, num_slots)
@@ -201,5 +227,8 @@ def free(
         row = rows[i]
         num_slots = sequences[row, NUM_SLOTS]
         if num_slots > 0:
-            give_back(arena, holes, starts[row], num_slots)
+            piece = piece_slots(arena, num_slots)
+            give_back(arena, holes, starts[row], piece)
+            arena[EXTERNAL] -= piece - num_slots
+            arena[FREE] += piece - num_slots
         resize_row(arena, sequences, row, 0, 0)

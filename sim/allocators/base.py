@@ -64,6 +64,8 @@ class Allocator(ABC):
     kind: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset()
     """What the trace must provide beside lengths, for example prefix identity."""
+    copies_kv: bool = False
+    """Whether an append may copy tokens that are in the pool already (see copied_tokens)."""
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         """Take a pool of num_slots slots for sequences of at most max_model_len tokens.
@@ -132,6 +134,18 @@ class Allocator(ABC):
                 raise ConservationError(f"{self.kind}: can_append promised iteration {i}")
             log[i] = self.terms
 
+    def retire(self, row: int) -> None:
+        """The row's sequence is done, but its memory stays until it is freed: of no use now."""
+        retire_row(self.terms, self.sequences.rows, row)
+
+    def copied_tokens(self) -> int:
+        """Tokens whose KV has been copied within the pool so far; the engine times the rest."""
+        return 0
+
+    def counters(self) -> dict[str, int]:
+        """Further counts for the summary; which ones there are, sim.metrics says."""
+        return {}
+
     def held_ranges(self, row: int) -> IntArray:
         """(first slot, slots) of what the row holds, in logical order: shape (pieces, 2).
 
@@ -181,6 +195,18 @@ def resize_row(
     terms[FREE] -= num_slots - old_slots
     sequences[row, NUM_COMPUTED] = num_computed
     sequences[row, NUM_SLOTS] = num_slots
+
+
+@compiled
+def retire_row(terms: IntArray, sequences: IntArray, row: int) -> None:
+    """Move all that a row holds to internal: it looks like a sequence that will write nothing."""
+    final = sequences[row, FINAL_TOKENS]
+    parts = row_terms(sequences[row, NUM_COMPUTED], sequences[row, NUM_SLOTS], final)
+    terms[TOKEN_STATES] -= parts[0]
+    terms[RESERVED] -= parts[1]
+    terms[INTERNAL] += parts[0] + parts[1]
+    sequences[row, NUM_COMPUTED] = 0
+    sequences[row, FINAL_TOKENS] = 1
 
 
 def recount(sequences: IntArray, external: int, free: int) -> KVUsage:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from sim.allocators.base import (
+    INTERNAL,
     TOKEN_STATES,
     Admission,
     Allocator,
@@ -16,6 +17,7 @@ from sim.allocators.base import (
     KVUsage,
 )
 from sim.sequence import (
+    FINAL_TOKENS,
     NUM_COMPUTED,
     NUM_SLOTS,
     IntArray,
@@ -56,7 +58,7 @@ class CheckedAllocator(Allocator):
 
     def __init__(self, inner: Allocator) -> None:
         self.inner = inner
-        vars(self).update(kind=inner.kind, needs=inner.needs)
+        vars(self).update(kind=inner.kind, needs=inner.needs, copies_kv=inner.copies_kv)
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":
@@ -130,6 +132,23 @@ class CheckedAllocator(Allocator):
         self._require(not held.any(), "a freed row still holds memory")
         self._check_now("free")
 
+    def retire(self, row: int) -> None:
+        before = self.sequences.rows.copy()
+        self.inner.retire(row)
+        before[row, [NUM_COMPUTED, FINAL_TOKENS]] = self.sequences.rows[
+            row, [NUM_COMPUTED, FINAL_TOKENS]
+        ]
+        self._require(
+            np.array_equal(before, self.sequences.rows), "retire changed more than the row's tokens"
+        )
+        self._check_now("retire")
+
+    def copied_tokens(self) -> int:
+        return self._ask("copied_tokens", self.inner.copied_tokens)
+
+    def counters(self) -> dict[str, int]:
+        return self._ask("counters", self.inner.counters)
+
     def held_ranges(self, row: int) -> IntArray:
         return self.inner.held_ranges(row)
 
@@ -154,7 +173,8 @@ class CheckedAllocator(Allocator):
     def _require_totals(self, log: IntArray, operation: str) -> None:
         """No term is negative and all add to the pool, or to what unlimited memory has written."""
         self._require(not (log < 0).any(), f"a term is negative after {operation}")
-        totals = np.maximum(self.num_slots, log[:, TOKEN_STATES])
+        in_use = log[:, TOKEN_STATES] + log[:, INTERNAL]
+        totals = np.maximum(self.num_slots, in_use)
         are_right = np.array_equal(log.sum(axis=1), totals)
         self._require(are_right, f"the terms do not add to the pool after {operation}")
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from sim.allocators.base import (
     FREE,
+    INTERNAL,
     TOKEN_STATES,
     Admission,
     Allocator,
@@ -52,9 +53,9 @@ class Unbounded(Allocator):
         raise NotImplementedError("unbounded memory refuses nothing")
 
     def check(self, rows: IntArray) -> None:
-        written = int(self.sequences.rows[rows, NUM_COMPUTED].sum())
-        free = max(0, self.num_slots - written)
-        check_terms(self.terms, KVUsage(written, 0, 0, 0, 0, free), self.kind)
+        written, held = self.sequences.rows[rows][:, [NUM_COMPUTED, NUM_SLOTS]].sum(axis=0).tolist()
+        free = max(0, self.num_slots - held)
+        check_terms(self.terms, KVUsage(written, 0, held - written, 0, 0, free), self.kind)
 
 
 @compiled
@@ -64,11 +65,16 @@ def write(
     """Write counts[i] tokens for rows[i]; without counts, forget all that the rows wrote."""
     for i in range(len(rows)):
         row = rows[i]
-        change = -sequences[row, NUM_COMPUTED] if counts is None else counts[i]
+        if counts is None:
+            # what a sequence holds and has not written is a retired one's
+            terms[INTERNAL] -= sequences[row, NUM_SLOTS] - sequences[row, NUM_COMPUTED]
+            change = -sequences[row, NUM_COMPUTED]
+        else:
+            change = counts[i]
         terms[TOKEN_STATES] += change
         sequences[row, NUM_COMPUTED] += change
         sequences[row, NUM_SLOTS] = sequences[row, NUM_COMPUTED]
-    terms[FREE] = max(0, num_slots - terms[TOKEN_STATES])
+    terms[FREE] = max(0, num_slots - terms[TOKEN_STATES] - terms[INTERNAL])
 
 
 @compiled
@@ -86,6 +92,6 @@ def write_ahead(
         sequences[rows[i], NUM_SLOTS] = sequences[rows[i], NUM_COMPUTED]
     for i in range(num_iterations):
         terms[TOKEN_STATES] += len(rows)
-        terms[FREE] = max(0, num_slots - terms[TOKEN_STATES])
+        terms[FREE] = max(0, num_slots - terms[TOKEN_STATES] - terms[INTERNAL])
         for j in range(len(terms)):
             log[i, j] = terms[j]

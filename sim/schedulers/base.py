@@ -31,7 +31,7 @@ from sim.sequence import (
 )
 
 # why a request is still waiting after schedule()
-NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET = range(4)
+NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET, BATCH = range(5)  # BATCH: until it has ended
 
 
 class Scheduler(ABC):
@@ -42,7 +42,7 @@ class Scheduler(ABC):
     and `head_row`, keeping num_waiting current. running[:num_running] are the rows in service,
     in order; batch describes the iteration that schedule() has made and, after complete(), the
     part of the next one that consists of the sequences that go on decoding; blocked says why a
-    request waits.
+    request waits; padding are the rows of a static batch that are done but still in service.
     """
 
     kind: ClassVar[str]
@@ -58,6 +58,7 @@ class Scheduler(ABC):
         self.reasons: dict[int, str] = {}
         self.running: IntArray = np.zeros(64, np.int64)
         self.num_running = 0
+        self.padding: list[int] = []
         self.num_waiting = 0  # preempted requests included
         self.batch = empty_batch()
         self.blocked = NOTHING

@@ -10,7 +10,7 @@ from sim.allocators import ALLOCATORS, Allocator
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS, Scheduler
-from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
 from sim.sequence import (
     ARRIVAL_NS,
     FAILED,
@@ -40,6 +40,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"max_num_batched_tokens": 12},
         {"max_num_batched_tokens": 5, "enable_chunked_prefill": True, "max_num_seqs": 8},
     ],
+    "static": [{}, {"max_num_seqs": 3}],
 }
 
 ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
@@ -94,7 +95,9 @@ class Watch:
         waits = scheduler.num_waiting > 0
         self.require(waits == (scheduler.blocked != NOTHING), "a queue without a reason, or both")
         held = np.flatnonzero(scheduler.sequences.rows[:, NUM_SLOTS])
-        self.require(set(held) <= set(rows.tolist()), "a row that does not run holds memory")
+        in_service = set(rows.tolist()) | set(scheduler.padding)
+        self.require(set(held) <= in_service, "a row that does not run holds memory")
+        self.require(len(in_service) == len(rows) + len(scheduler.padding), "a done row runs")
         computed = {s.item(REQUEST): s.item(NUM_COMPUTED) for s in sequences}
         new = sum(count - self.before.get(request, 0) for request, count in computed.items())
         self.require(new > 0, "an iteration that computes nothing")
@@ -161,15 +164,16 @@ def test_the_pool_is_whole_again_after_a_run(
 
 def test_the_examples_wait_for_every_reason() -> None:
     """Guards the contract test: its traces meet memory, the cap and the budget."""
-    seen = set()
-    for parameters in PARAMETERS["fcfs"]:
+    seen: dict[str, set[int]] = {policy: set() for policy in PARAMETERS}
+    for policy, parameters in [(p, cell) for p, cells in PARAMETERS.items() for cell in cells]:
         watch = Watch(None)
-        scheduler = SCHEDULERS["fcfs"](**parameters)
+        scheduler = SCHEDULERS[policy](**parameters)
         options = Options(observe=watch)
         allocator = memory_of("paged")
         simulate(random_requests(1), Memory(60, 80), allocator, scheduler, Constant(1e-6), options)
-        seen |= watch.reasons_to_wait
-    assert seen == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
+        seen[policy] |= watch.reasons_to_wait
+    assert seen["fcfs"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
+    assert seen["static"] == {NOTHING, MEMORY, MAX_NUM_SEQS, BATCH}
 
 
 def test_every_policy_is_the_key_of_its_entry() -> None:
