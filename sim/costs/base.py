@@ -7,6 +7,7 @@ max(1, round(s * 1e9)) of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 from sim.jit import compiled
@@ -25,6 +26,11 @@ class CostModel(ABC):
     kind: ClassVar[str]
     source: ClassVar[str] = "not stated"
     """Where the times come from: measured, fitted (to what) or assumed."""
+    from_hardware: ClassVar[Mapping[str, str]] = {}
+    """Constructor parameters that default to a fact of the experiment's model or device.
+
+    The values name it: "model.weights_bytes", "device.memory_gb_s" (see sim.hardware).
+    """
 
     @abstractmethod
     def iteration_s(self, batch: IntArray) -> float:

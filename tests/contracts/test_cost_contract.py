@@ -1,6 +1,8 @@
 """Every registered cost model keeps the cost contract: whole nanoseconds, monotone, plannable."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +12,15 @@ from hypothesis import strategies as st
 from sim.costs import COST_MODELS, CostModel
 from sim.costs.base import to_ns
 from sim.costs.linear import Constant, Linear
+from sim.costs.roofline import Roofline
 from sim.engine import FOREVER_NS
 from sim.sequence import (
+    COPIED_TOKENS,
     DECODE_KV_TOKENS,
     KV_TOKENS,
     NUM_DECODE_SEQS,
     NUM_SEQS,
+    PREFILL_PAIRS,
     PREFILL_TOKENS,
     IntArray,
     empty_batch,
@@ -35,8 +40,28 @@ class OneByOne(CostModel):
         return self.inner.iteration_s(batch)
 
 
+OPT_13B_ON_A100: dict[str, Any] = {
+    "weights_bytes": 25_700_000_000,
+    "num_params": 12_850_000_000,
+    "kv_bytes_per_token": 819_200,
+    "layers": 40,
+    "heads": 40,
+    "head_dim": 128,
+    "memory_gb_s": 1555.0,
+    "bf16_tflops": 312.0,
+}
+REQUIRED: dict[str, dict[str, Any]] = {"roofline": OPT_13B_ON_A100}
+
+
+def default(kind: str) -> Callable[[], CostModel]:
+    return lambda: COST_MODELS[kind](**REQUIRED.get(kind, {}))
+
+
 MODELS = {
-    **{f"{kind}-default": model for kind, model in COST_MODELS.items()},
+    **{f"{kind}-default": default(kind) for kind in COST_MODELS},
+    "roofline-of-experts": lambda: Roofline(
+        **{**OPT_13B_ON_A100, "num_active_params": 1_000_000_000}, overhead_s=0.0
+    ),
     "constant-zero": lambda: Constant(0.0),
     "linear-small": lambda: Linear(3e-9, 1.5e-9, 0.25e-9, 0.75e-9),
     "plain": lambda: OneByOne(Linear()),
@@ -49,6 +74,8 @@ def batch_of(num_seqs: int, kv_tokens: int, prefill_tokens: int = 0) -> IntArray
     """num_seqs sequences; they all decode unless there is something to prefill."""
     batch = empty_batch()
     batch[[NUM_SEQS, KV_TOKENS, PREFILL_TOKENS]] = (num_seqs, kv_tokens, prefill_tokens)
+    batch[PREFILL_PAIRS] = prefill_tokens * (prefill_tokens + 1) // 2
+    batch[COPIED_TOKENS] = prefill_tokens // 3
     if not prefill_tokens:
         batch[[NUM_DECODE_SEQS, DECODE_KV_TOKENS]] = (num_seqs, kv_tokens)
     return batch
@@ -146,12 +173,15 @@ def test_every_model_says_where_its_times_come_from(name: str) -> None:
     assert MODELS[name]().source != ""
 
 
-def test_linear_time_is_the_sum_of_its_four_parts() -> None:
+def test_linear_time_is_the_sum_of_its_five_parts() -> None:
     batch = batch_of(3, 50, prefill_tokens=7)
-    assert Linear(1.0, 0.5, 0.25, 2.0).iteration_s(batch) == 1 + 1.5 + 12.5 + 14
+    assert batch[COPIED_TOKENS] == 2
+    assert Linear(1.0, 0.5, 0.25, 2.0, 8.0).iteration_s(batch) == 1 + 1.5 + 12.5 + 14 + 16
 
 
-@pytest.mark.parametrize("name", ["base_s", "per_seq_s", "per_kv_token_s", "per_prefill_token_s"])
+@pytest.mark.parametrize(
+    "name", ["base_s", "per_seq_s", "per_kv_token_s", "per_prefill_token_s", "per_copied_token_s"]
+)
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
 def test_a_negative_or_endless_time_is_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{name}: must be at least 0 and below 1e6 seconds"):
@@ -162,3 +192,63 @@ def test_a_negative_or_endless_time_is_refused_by_name(name: str, value: float) 
 def test_a_constant_that_is_no_time_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match=r"^seconds: must be at least 0"):
         Constant(value)
+
+
+def roofline(**parameters: Any) -> Roofline:
+    """A machine of 1,000 bytes/s and 1,000 FLOPS; weights of 2,000 bytes, 1,000 parameters."""
+    machine = {"memory_gb_s": 1e-6, "bf16_tflops": 1e-9, "weights_bytes": 2000, "num_params": 1000}
+    shape = {"kv_bytes_per_token": 10, "layers": 1, "heads": 2, "head_dim": 1}
+    ideal = dict.fromkeys(
+        ("linear_bandwidth_efficiency", "linear_flops_efficiency", "copy_efficiency"), 1.0
+    ) | dict.fromkeys(("attention_bandwidth_efficiency", "attention_flops_efficiency"), 1.0)
+    return Roofline(**{**machine, **shape, **ideal, "overhead_s": 0.0, **parameters})  # type: ignore[arg-type]
+
+
+def test_a_roofline_of_one_token_reads_the_weights_or_computes_whichever_takes_longer() -> None:
+    one = batch_of(1, 0)
+    assert roofline().iteration_s(one) == 2000 / 1000
+    assert roofline(bf16_tflops=4e-10).iteration_s(one) == 2 * 1000 / 400
+    assert roofline(linear_bandwidth_efficiency=0.5).iteration_s(one) == 4
+    assert roofline(overhead_s=0.25).iteration_s(one) == 2.25
+
+
+def test_a_roofline_reads_the_kv_of_every_decoding_sequence() -> None:
+    """10 bytes and 4 x 2 FLOPs a token: moving takes longer."""
+    without, with_kv = batch_of(1, 0), batch_of(1, 300)
+    assert roofline().iteration_s(with_kv) - roofline().iteration_s(without) == 3
+    slow = roofline(attention_flops_efficiency=0.5)
+    assert slow.iteration_s(with_kv) - slow.iteration_s(without) == pytest.approx(300 * 16 / 1000)
+
+
+def test_a_roofline_computes_every_pair_of_a_prompt() -> None:
+    """A prompt of 100 tokens has 5,050 pairs of 8 FLOPs; its KV takes 1 s, its linears 200 s."""
+    batch = batch_of(1, 100, prefill_tokens=100)
+    batch[COPIED_TOKENS] = 0
+    assert roofline().iteration_s(batch) == pytest.approx(200 + 5050 * 8 / 1000)
+    batch[COPIED_TOKENS] = 7
+    assert roofline().iteration_s(batch) == pytest.approx(200 + 40.4 + 7 * 2 * 10 / 1000)
+
+
+def test_a_roofline_of_experts_reads_no_more_weights_than_its_tokens_touch() -> None:
+    """A tenth of the parameters is active: one token reads a tenth, twenty read all."""
+    experts = roofline(num_active_params=100, bf16_tflops=1.0)
+    assert experts.iteration_s(batch_of(1, 0)) == pytest.approx(0.2)
+    assert experts.iteration_s(batch_of(20, 0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"copy_efficiency": 0.0}, "copy_efficiency: must be above 0 and at most 1, got 0.0"),
+        ({"overhead_s": -1.0}, "overhead_s: must be at least 0 and below 1e6 seconds"),
+        ({"memory_gb_s": None}, "memory_gb_s: is not known; accepted: a number here, or a device"),
+        ({"layers": None}, "layers: is not known; accepted: a number here, or a model that has it"),
+        ({"layers": 0}, "layers: must be above 0, got 0"),
+        ({"num_active_params": 1001}, "num_active_params: 1001 are more than num_params, 1000"),
+    ],
+)
+def test_a_wrong_parameter_of_a_roofline_is_named_with_its_rule(
+    parameters: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match="^" + sentence):
+        roofline(**parameters)

@@ -47,11 +47,6 @@ def calibration(folder, seconds):
     )
 
 
-def test_the_whole_plan_fits_five_minutes_with_room_to_spare():
-    assert sum(s.predicted_s for s in ALL) < 200
-    assert len(EVERY_POINT) > 900
-
-
 def test_the_grid_has_every_layout_at_every_batch_and_length_that_fits():
     decode = next(s for s in ALL if s.name == "decode").points
     assert len(decode) == 66 * 4
@@ -145,14 +140,6 @@ def test_a_point_that_fails_gives_a_row_and_not_the_end_of_the_run(tmp_path):
     assert "failed: ValueError: the pool has" in row["note"]
 
 
-def test_a_kernel_that_failed_its_check_is_not_timed(tmp_path):
-    run = calibration(tmp_path, 600)
-    run.broken = {"decode bfloat16 ahead"}
-    row = run.measure(decode_point("decode", 16, 1, 128))
-    assert row["us"] is None
-    assert "failed its correctness check" in row["note"]
-
-
 def test_a_wrong_output_refuses_the_row(tmp_path):
     run = calibration(tmp_path, 600)
     point = shrink(decode_point("decode", 16, 1, 128))
@@ -217,30 +204,17 @@ def test_what_goes_round_in_less_than_twice_l2_is_called_warm(tmp_path):
     assert row["l2"] == "warm"
 
 
-def test_a_time_that_falls_with_the_length_is_noted():
-    rows = [
-        timed_row(decode_point("decode", 16, 8, n), us) for n, us in ((512, 20.0), (1024, 15.0))
-    ]
-    sanity.note_trends(rows)
-    assert rows[1]["note"] == "faster than length below it"
-    assert rows[0]["note"] == ""
-
-
-def test_paged_faster_than_contiguous_is_noted():
-    rows = [
-        timed_row(decode_point("decode", "contiguous", 8, 512), 20.0),
-        timed_row(decode_point("decode", 16, 8, 512), 15.0),
-    ]
-    sanity.note_trends(rows)
-    assert rows[1]["note"] == "faster than contiguous"
-
-
 def test_the_sum_of_parts_needs_every_part():
     from kernels.calibrate.layer import sum_of_parts
 
     layer = output.empty_row(next(p for p in EVERY_POINT if p.kernel == "layer"))
     wanted = [p for p in EVERY_POINT if p.section in ("linears", "moves", "decode")]
     rows = [timed_row(p, 10.0) for p in wanted]
+    fp8 = [r for r in rows if r["kernel"] == "append" and r["dtype"] == "fp8"]
+    assert fp8
+    for row in fp8:
+        row["us"] = 1e6  # the layer's cache is no fp8 one
+    rows.sort(key=lambda r: r["dtype"], reverse=True)
     assert sum_of_parts(layer, rows) == 100.0  # ten launches
     assert sum_of_parts(layer, [r for r in rows if r["kernel"] != "rope"]) is None
     for row in rows:

@@ -9,13 +9,10 @@ import pytest
 from kernels import standins
 from kernels.calibrate import __main__ as command
 from kernels.calibrate import ceilings, correctness, provenance, timing
-from kernels.calibrate.grid import Section, decode_point, sections
+from kernels.calibrate.grid import Section, decode_point
 from kernels.calibrate.pool import Device, Pool
 from kernels.calibrate.run import Calibration
-from kernels.calibrate.variants import needed_variants
 from kernels.cases import Shape, make_case
-
-EVERY_POINT = [p for s in sections(seed=0) for p in s.points]
 
 
 class NoTimer:
@@ -125,27 +122,6 @@ def test_a_run_is_complete_only_once_it_has_finished(tmp_path):
     assert json.loads((tmp_path / "calibration.json").read_text())["status"] == "incomplete"
     run.finish()
     assert json.loads((tmp_path / "calibration.json").read_text())["status"] == "complete"
-
-
-def test_every_attention_point_has_a_check_of_the_variant_that_it_times():
-    checked = {name for _, name, *_ in correctness.checks()}
-    attention = [p for p in EVERY_POINT if p.kernel in ("decode", "prefill", "combine", "layer")]
-    assert set().union(*map(needed_variants, attention)) <= checked
-
-
-def test_a_layer_and_a_combine_pass_are_refused_with_a_broken_part():
-    layer = next(p for p in EVERY_POINT if p.kernel == "layer")
-    combine = next(p for p in EVERY_POINT if p.kernel == "combine")
-    assert {"append bfloat16", "decode bfloat16 ahead", "combine bfloat16"} <= needed_variants(
-        layer
-    )
-    assert {"decode bfloat16 ahead", "combine bfloat16"} <= needed_variants(combine)
-
-
-def test_a_broken_variant_leaves_the_others_of_its_kernel():
-    assert needed_variants(decode_point("decode", "contiguous", 1, 128)).isdisjoint(
-        {"decode bfloat16 ahead"}
-    )
 
 
 def test_tables_of_the_checks_are_as_wide_as_those_that_are_timed():

@@ -1,0 +1,211 @@
+"""Iteration times from what must be moved and computed, against what the hardware can do.
+
+    time = overhead
+         + linears            max(weights read / bandwidth, 2 x parameters x tokens / FLOPS)
+         + decode attention   max(KV read / bandwidth, FLOPs / FLOPS)
+         + prefill attention  max(KV read / bandwidth, FLOPs / FLOPS)
+         + copies within the pool, read and written
+
+A roofline (Williams, Waterman and Patterson, CACM 2009) for each kind of kernel: linears read the
+weights once an iteration however many tokens there are, attention reads every sequence's own KV.
+It knows no tiles, launches, block sizes or collectives, so it is a bound with efficiencies, not a
+measurement. The defaults of the efficiencies are what published measurements of H100 and H200
+kernels reach at large sizes (perf data of ai-dynamo/aiconfigurator, fitted): linears 4.0 of 4.8
+TB/s and 790 of 989 TFLOPS, decode attention 0.81 to 0.92 of the bandwidth above 256 MB of KV,
+prefill attention 630 to 675 of 989 TFLOPS. Small sizes reach less, and so do older kernels: A100
+decode attention 0.70 to 0.81. overhead_s and copy_efficiency are assumptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.costs.base import CostModel, to_ns
+from sim.jit import compiled, direct
+from sim.sequence import (
+    COPIED_TOKENS,
+    DECODE_KV_TOKENS,
+    KV_TOKENS,
+    NUM_DECODE_SEQS,
+    NUM_SEQS,
+    PREFILL_PAIRS,
+    PREFILL_TOKENS,
+    IntArray,
+)
+
+FloatArray = NDArray[np.float64]
+
+# seconds, in the order of the coefficients
+OVERHEAD, WEIGHTS, ACTIVE_WEIGHTS, LINEAR_TOKEN, KV_TOKEN, PAIR, COPY = range(7)
+
+
+class Roofline(CostModel):
+    """Bytes over achievable bandwidth and FLOPs over achievable throughput.
+
+    overhead_s is added to every iteration. The efficiencies are fractions of the device's
+    memory_gb_s (1e9 bytes/s) and bf16_tflops (dense, 1e12 operations/s). What follows them is the
+    experiment's model and device unless it is given here, for one GPU: weights_bytes, num_params,
+    num_active_params (those that a token passes through; fewer than num_params in a mixture of
+    experts), kv_bytes_per_token, layers, heads (of queries), head_dim. In a mixture of experts an
+    iteration reads the weights of as many experts as its tokens can touch, at most all.
+    """
+
+    kind: ClassVar[str] = "roofline"
+    source: ClassVar[str] = "analytic: datasheet rates times efficiencies, not measured"
+    from_hardware: ClassVar[Mapping[str, str]] = {
+        "weights_bytes": "model.weights_bytes",
+        "num_params": "model.num_params",
+        "num_active_params": "model.num_active_params",
+        "kv_bytes_per_token": "model.kv_bytes_per_token",
+        "layers": "model.layers",
+        "heads": "model.heads",
+        "head_dim": "model.head_dim",
+        "memory_gb_s": "device.memory_gb_s",
+        "bf16_tflops": "device.bf16_tflops",
+    }
+
+    def __init__(  # noqa: PLR0913 - each is a key of the configuration
+        self,
+        *,
+        overhead_s: float = 0.002,
+        linear_bandwidth_efficiency: float = 0.83,
+        linear_flops_efficiency: float = 0.80,
+        attention_bandwidth_efficiency: float = 0.85,
+        attention_flops_efficiency: float = 0.65,
+        copy_efficiency: float = 0.80,
+        weights_bytes: int | None = None,
+        num_params: int | None = None,
+        num_active_params: int | None = None,
+        kv_bytes_per_token: int | None = None,
+        layers: int | None = None,
+        heads: int | None = None,
+        head_dim: int | None = None,
+        memory_gb_s: float | None = None,
+        bf16_tflops: float | None = None,
+    ) -> None:
+        efficiencies = {
+            "linear_bandwidth_efficiency": linear_bandwidth_efficiency,
+            "linear_flops_efficiency": linear_flops_efficiency,
+            "attention_bandwidth_efficiency": attention_bandwidth_efficiency,
+            "attention_flops_efficiency": attention_flops_efficiency,
+            "copy_efficiency": copy_efficiency,
+        }
+        facts = {
+            "weights_bytes": weights_bytes,
+            "num_params": num_params,
+            "num_active_params": num_params if num_active_params is None else num_active_params,
+            "kv_bytes_per_token": kv_bytes_per_token,
+            "layers": layers,
+            "heads": heads,
+            "head_dim": head_dim,
+            "memory_gb_s": memory_gb_s,
+            "bf16_tflops": bf16_tflops,
+        }
+        if not 0 <= overhead_s < 1e6:
+            raise ValueError(
+                f"overhead_s: must be at least 0 and below 1e6 seconds, got {overhead_s}"
+            )
+        for name, fraction in efficiencies.items():
+            if not 0 < fraction <= 1:
+                raise ValueError(f"{name}: must be above 0 and at most 1, got {fraction}")
+        self.facts = {name: self._known(name, value) for name, value in facts.items()}
+        if self.facts["num_active_params"] > self.facts["num_params"]:
+            raise ValueError(
+                f"num_active_params: {num_active_params} are more than num_params, {num_params}"
+            )
+        self._coefficients = _coefficients(overhead_s, efficiencies, self.facts)
+        integers = np.zeros(1, np.int64)
+        self._plan = direct(roofline_plan, integers, self._coefficients, integers, 1, 0)
+
+    def _known(self, name: str, value: float | None) -> float:
+        if value is None:
+            owner = self.from_hardware[name].partition(".")[0]
+            raise ValueError(
+                f"{name}: is not known; accepted: a number here, or a {owner} that has it"
+            )
+        if not 0 < value < 1e18:
+            raise ValueError(f"{name}: must be above 0, got {value}")
+        return value
+
+    def iteration_s(self, batch: IntArray) -> float:
+        tokens = batch[NUM_DECODE_SEQS] + batch[PREFILL_TOKENS]
+        return float(
+            tokens_s(self._coefficients, tokens, batch[DECODE_KV_TOKENS])
+            + once_s(self._coefficients, batch)
+        )
+
+    def plan(
+        self, batch: IntArray, boundaries: IntArray, num_iterations: int, until_ns: int
+    ) -> int:
+        return self._plan(batch, self._coefficients, boundaries, num_iterations, until_ns)
+
+
+def _coefficients(
+    overhead_s: float, efficiency: Mapping[str, float], known: Mapping[str, float]
+) -> FloatArray:
+    """Seconds of each thing that an iteration does, by the names above."""
+    memory, flops = known["memory_gb_s"] * 1e9, known["bf16_tflops"] * 1e12
+    weights_s = known["weights_bytes"] / (memory * efficiency["linear_bandwidth_efficiency"])
+    active = known["num_active_params"]
+    attention = efficiency["attention_bandwidth_efficiency"]
+    pair_flops = 4 * known["layers"] * known["heads"] * known["head_dim"]
+    cells = np.empty(7)
+    cells[OVERHEAD] = overhead_s
+    cells[WEIGHTS] = weights_s
+    cells[ACTIVE_WEIGHTS] = weights_s * active / known["num_params"]
+    cells[LINEAR_TOKEN] = 2 * active / (flops * efficiency["linear_flops_efficiency"])
+    cells[KV_TOKEN] = known["kv_bytes_per_token"] / (memory * attention)
+    cells[PAIR] = pair_flops / (flops * efficiency["attention_flops_efficiency"])
+    cells[COPY] = 2 * known["kv_bytes_per_token"] / (memory * efficiency["copy_efficiency"])
+    return cells
+
+
+@compiled
+def tokens_s(coefficients: FloatArray, tokens: int, decode_kv_tokens: int) -> float:
+    """Seconds of overhead, linears and decode attention."""
+    weights = min(coefficients[WEIGHTS], tokens * coefficients[ACTIVE_WEIGHTS])
+    linears = max(weights, tokens * coefficients[LINEAR_TOKEN])
+    decode = decode_kv_tokens * max(coefficients[KV_TOKEN], coefficients[PAIR])
+    seconds: float = coefficients[OVERHEAD] + linears + decode
+    return seconds
+
+
+@compiled
+def once_s(coefficients: FloatArray, batch: IntArray) -> float:
+    """Seconds of what only the first of several iterations does: prompts' attention and copies."""
+    context = batch[KV_TOKENS] - batch[DECODE_KV_TOKENS]
+    prefill = max(context * coefficients[KV_TOKEN], batch[PREFILL_PAIRS] * coefficients[PAIR])
+    seconds: float = prefill + batch[COPIED_TOKENS] * coefficients[COPY]
+    return seconds
+
+
+@compiled
+def roofline_plan(
+    batch: IntArray,
+    coefficients: FloatArray,
+    boundaries: IntArray,
+    num_iterations: int,
+    until_ns: int,
+) -> int:
+    """CostModel.plan for tokens_s and once_s."""
+    num_seqs = batch[NUM_SEQS]
+    tokens = batch[NUM_DECODE_SEQS] + batch[PREFILL_TOKENS]
+    decode_kv_tokens = batch[DECODE_KV_TOKENS]
+    kv_tokens = batch[KV_TOKENS]
+    once = once_s(coefficients, batch)
+    end = boundaries[0]
+    num_iterations = min(num_iterations, len(boundaries) - 1)
+    for i in range(num_iterations):
+        end += to_ns(tokens_s(coefficients, tokens, decode_kv_tokens) + once)
+        boundaries[i + 1] = end
+        if end >= until_ns:
+            return i + 1
+        tokens = num_seqs
+        kv_tokens += num_seqs
+        decode_kv_tokens = kv_tokens
+        once = 0.0
+    return num_iterations
