@@ -32,7 +32,15 @@ __all__ = [
     "load_experiment",
 ]
 
-FIGURE_NAMES = ("waste", "timeline", "requests", "metric_vs_sweep", "pool_map")
+FIGURE_NAMES = (
+    "waste",
+    "timeline",
+    "requests",
+    "metric_vs_sweep",
+    "pool_map",
+    "latency_vs_rate",
+    "waste_vs_load",
+)
 MAX_SEEDS = 10_000
 MAX_SEED = (1 << 63) - 1
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import matplotlib.style
 
 from sim.figures.base import Drawing, FigureError, Results
+from sim.figures.latency import draw_latency_vs_rate
 from sim.figures.pool_map import draw_pool_map
 from sim.figures.running import draw_requests
 from sim.figures.style import STYLE
 from sim.figures.sweep import draw_metric_vs_sweep
 from sim.figures.timeline import draw_timeline
 from sim.figures.waste import draw_waste
+from sim.figures.waste_load import draw_waste_vs_load
 from sim.results import replacing
 
 __all__ = ["FIGURES", "FigureError", "Results", "draw"]
@@ -26,6 +28,8 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "requests": draw_requests,
     "metric_vs_sweep": draw_metric_vs_sweep,
     "pool_map": draw_pool_map,
+    "latency_vs_rate": draw_latency_vs_rate,
+    "waste_vs_load": draw_waste_vs_load,
 }
 
 # neither dates nor versions: the same bytes on every drawing

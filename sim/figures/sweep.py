@@ -57,6 +57,14 @@ def swept_keys(summary: pd.DataFrame) -> list[str]:
     return [name for name, count in counts.items() if count > 1] or list(counts)
 
 
+def load_key(summary: pd.DataFrame) -> str | None:
+    """The swept key that is a rate of requests with at least two values; None without one."""
+    for key in swept_keys(summary):
+        if key.rsplit(".", 1)[-1] == "rate" and numbers(summary, key).nunique() > 1:
+            return key
+    return None
+
+
 def _points(summary: pd.DataFrame, key: str) -> pd.DataFrame:
     """One row a point; without the key x is empty: a horizontal line."""
     rows = []
