@@ -160,6 +160,9 @@ def run_command(arguments: argparse.Namespace) -> int:
     experiment = _load(arguments)
     folder = Path(arguments.out) / experiment.name
     options = RunOptions(arguments.jobs, arguments.force, arguments.check, arguments.single_step)
+    if not arguments.json:
+        for line in experiment.budget_lines():
+            print(line, flush=True)
     try:
         outcome = report.run_and_write(experiment, folder, options)
     except ResultsError as error:

@@ -8,7 +8,6 @@ sim.plugins'.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,9 @@ from pydantic import Field
 
 from sim.allocators import ALLOCATORS, Allocator
 from sim.costs import COST_MODELS, CostModel
+from sim.hardware_keys import MAX_MODEL_LEN, Bytes, ModelLen, read_device, read_model
+from sim.hardware_types import Model
+from sim.paths import find_path
 from sim.plugins import (
     Config,
     Report,
@@ -30,16 +32,7 @@ from sim.plugins import (
     split_key,
     validate,
 )
-from sim.pool import (
-    MAX_MODEL_LEN,
-    Bytes,
-    KvCacheKeys,
-    ModelLen,
-    PoolKeys,
-    find_pool,
-    read_device,
-    read_model,
-)
+from sim.pool import DType, KvCacheKeys, KvDType, NumGpus, PoolKeys, find_pool, served_model
 from sim.schedulers import SCHEDULERS, Scheduler
 from sim.sequence import SequenceTable
 from sim.yaml_nodes import ConfigError, KeyPath
@@ -47,7 +40,6 @@ from workloads import WORKLOADS, Workload
 
 __all__ = ["PLUGINS", "ConfigError", "Point", "build_part", "resolve_point"]
 
-SHARED = re.compile(r"\$(?:KVSIM_SHARED\b|\{KVSIM_SHARED\})")
 REQUEST = re.compile(r"request (\d+)\b")  # a row of an inline workload
 NAME = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,100}")
 
@@ -89,6 +81,10 @@ class TopKeys(Strict):
     device: Any = None
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     activation_bytes: Bytes = 0
+    non_torch_bytes: Bytes = 0
+    tensor_parallel_size: NumGpus = 1
+    dtype: DType = "auto"
+    kv_cache_dtype: KvDType = "auto"
     kv_cache: KvCacheKeys | None = None
     max_model_len: ModelLen | None = None
     workload: Any
@@ -105,12 +101,13 @@ class TopKeys(Strict):
 class Point:
     """One resolved point: plain data that a run is built from, without the seed.
 
-    budget_lines say how large the pool is and why.
+    budget_lines say how large the pool is and why, warnings what of the model is not simulated.
     """
 
     config: Config
     slo: dict[str, float]
     budget_lines: tuple[str, ...]
+    warnings: tuple[str, ...]
     top: TopKeys
 
 
@@ -135,12 +132,16 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
     if top.kv_cache is None:
         top.model = DEFAULT_MODEL if top.model is None else top.model
         top.device = DEFAULT_DEVICE if top.device is None else top.device
-    model = read_model(top.model, count)
+    model = read_model(top.model, folder, count)
     device = read_device(top.device, count)
     if reported:
         return None
-    pool = PoolKeys(model, device, top.gpu_memory_utilization, top.activation_bytes, top.kv_cache)
-    num_slots, lines = find_pool(pool, count)
+    dtypes = (top.dtype, top.kv_cache_dtype)
+    model = served_model(model, dtypes, top.tensor_parallel_size, count)
+    if reported:
+        return None
+    rest = (top.gpu_memory_utilization, top.activation_bytes, top.non_torch_bytes, top.kv_cache)
+    num_slots, lines = find_pool(PoolKeys(model, device, *rest), count)
     own_max_len = model.max_len if model is not None else None
     max_model_len = top.max_model_len or own_max_len or DEFAULT_MAX_MODEL_LEN
     if num_slots is not None:
@@ -152,12 +153,21 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
         "device": top.device,
         "gpu_memory_utilization": top.gpu_memory_utilization,
         "activation_bytes": top.activation_bytes,
+        "non_torch_bytes": top.non_torch_bytes,
+        "tensor_parallel_size": top.tensor_parallel_size,
+        "dtype": top.dtype,
+        "kv_cache_dtype": top.kv_cache_dtype,
         "kv_cache": {"num_slots": num_slots},
         "max_model_len": max_model_len,
         **parts,
     }
     slo = top.slo.model_dump(exclude_none=True) if top.slo else {}
-    return Point(config, slo, tuple(lines), top)
+    return Point(config, slo, tuple(lines), _warnings(model), top)
+
+
+def _warnings(model: Model | None) -> tuple[str, ...]:
+    """What the model has that is not simulated, in sentences."""
+    return tuple(f"{model.name} {warning}" for warning in model.warnings) if model else ()
 
 
 def _resolve_parts(data: Config, folder: Path, report: Report) -> dict[str, Any]:
@@ -233,24 +243,11 @@ def build_part(key: str, part: Config, folder: Path) -> Any:
     if key == "workload":
         part = {name: value for name, value in part.items() if name != "max_tokens"}
         if isinstance(part.get("path"), str):
-            part["path"] = str(_find(part["path"], folder))
+            try:
+                part["path"] = str(find_path(part["path"], folder))
+            except ValueError as error:
+                raise ValueError(f"path: {error}") from None
     return build(part, table, base)
-
-
-def _find(path: str, folder: Path) -> Path:
-    """Where a path of a workload leads. Raises ValueError if nothing is there."""
-    if SHARED.search(path):
-        shared = os.environ.get("KVSIM_SHARED")
-        if not shared:
-            raise ValueError("path: needs the environment variable KVSIM_SHARED, which is not set")
-        path = SHARED.sub(lambda match: shared, path)
-    found = folder / path
-    try:
-        found.stat()
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"path: {found}: {reason}") from None
-    return found
 
 
 def _bind(part: Config, num_slots: int, max_model_len: int, report: Report) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 from sim import naming
 from sim.config import PLUGINS, ConfigError, Point, build_part
 from sim.costs import CostModel
-from sim.hardware import describe_budget
 from sim.plugins import Config, Report, find_class, guess
 from sim.runspec import RunSpec, load_trace, uses_seed
 from sim.sweep import Cell, Errors, expand, flush, read_axes
@@ -28,7 +27,6 @@ __all__ = [
     "ConfigError",
     "Experiment",
     "RunSpec",
-    "describe_budget",
     "load_experiment",
 ]
 
@@ -56,6 +54,7 @@ class Experiment:
     config: Config
     specs: tuple[RunSpec, ...]
     pool_lines: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     def runs(self) -> list[RunSpec]:
         """All runs in the order allocators x sweep x seeds."""
@@ -63,7 +62,7 @@ class Experiment:
 
     def budget_lines(self) -> list[str]:
         """Where the size of the pool comes from, and what else is worth knowing before a run."""
-        return list(self.pool_lines)
+        return [*self.pool_lines, *(f"warning       {warning}" for warning in self.warnings)]
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -170,11 +169,13 @@ def _check_needs(key: str, kind: str, trace: Trace, report: Report) -> None:
 def _experiment(data: Config, cells: list[Cell], seeds: list[int], folder: Path) -> Experiment:
     """Put the resolved cells together."""
     top = _point(cells[0]).top
-    lines = dict.fromkeys(itertools.chain.from_iterable(_point(c).budget_lines for c in cells))
+    budgets = dict.fromkeys(_point(cell).budget_lines for cell in cells)
+    lines = list(itertools.chain.from_iterable(budgets))
     workloads = [_point(cell).config["workload"] for cell in cells]
     unseeded = {config["kind"]: None for config in workloads if not uses_seed(config)}
     if unseeded and len(seeds) > 1:
-        lines[f"seeds         {', '.join(unseeded)} draws nothing: one run for all seeds"] = None
+        lines.append(f"seeds         {', '.join(unseeded)} draws nothing: one run for all seeds")
+    warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
     return Experiment(
         name=top.name,
         description=top.description.strip(),
@@ -183,6 +184,7 @@ def _experiment(data: Config, cells: list[Cell], seeds: list[int], folder: Path)
         config=_resolved(data, cells, seeds),
         specs=tuple(_specs(cells, seeds, folder, list(data.get("sweep") or {}))),
         pool_lines=tuple(lines),
+        warnings=tuple(warnings),
     )
 
 

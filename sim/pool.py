@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sim.hardware import (
-    GPU_ALIASES,
-    GPUS,
-    MODEL_ALIASES,
-    MODELS,
-    Budget,
-    Device,
-    Model,
-    describe_budget,
-    find_device,
-    find_model,
-    memory_budget,
-)
-from sim.plugins import Report, Strict, guess, split_key, validate
+from sim.budget import Budget, describe_budget, memory_budget
+from sim.hardware_types import Device, Model, on_one_gpu, with_dtypes
+from sim.plugins import Report, Strict, split_key
 
 MAX_SLOTS = 1 << 28  # the free list of so many single slots takes 1 GiB
-MAX_MODEL_LEN = 1 << 26
 
 Slots = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
-ModelLen = Annotated[int, Field(ge=1, le=MAX_MODEL_LEN)]
-Bytes = Annotated[int, Field(ge=0)]
+NumGpus = Annotated[int, Field(ge=1, le=1024)]
+DType = Literal["auto", "float16", "bfloat16", "float32"]
+KvDType = Literal["auto", "float16", "bfloat16", "float32", "fp8", "fp8_e4m3", "fp8_e5m2"]
 
 
 class KvCacheKeys(Strict):
@@ -39,67 +27,35 @@ class KvCacheKeys(Strict):
     block_size: Slots | None = None
 
 
-class ModelKeys(Strict):
-    """model: {…} instead of a preset."""
+def served_model(
+    model: Model | None, dtypes: tuple[str, str], tensor_parallel_size: int, report: Report
+) -> Model | None:
+    """The model as one GPU serves it; None if there is none or it cannot be served so.
 
-    kv_bytes_per_token: Annotated[int, Field(ge=1)]
-    max_len: ModelLen | None = None
-    weights_bytes: Bytes | None = None
-
-
-class DeviceKeys(Strict):
-    """device: {…} instead of a preset."""
-
-    memory_bytes: Annotated[int, Field(ge=1)]
-
-
-def read_model(value: Any, report: Report) -> Model | None:
-    """The model that an experiment names or describes; None if there is none or it is wrong."""
-    if value is None:
+    dtypes are those of weights and KV.
+    """
+    if model is None:
+        keys = ("dtype", "kv_cache_dtype", "tensor_parallel_size")
+        for key, value in zip(keys, (*dtypes, tensor_parallel_size), strict=True):
+            if value not in {"auto", 1}:
+                report((key,), "says how a model is served, but there is no model")
         return None
-    if isinstance(value, dict):
-        keys = validate(ModelKeys, value, ("model",), report)
-        if not isinstance(keys, ModelKeys):
-            return None
-        return Model("model", keys.kv_bytes_per_token, keys.max_len, keys.weights_bytes)
-    found = find_model(value) if isinstance(value, str) else None
-    if found is None:
-        _report_preset("model", value, (MODELS, MODEL_ALIASES), report)
-    return found
-
-
-def read_device(value: Any, report: Report) -> Device | None:
-    """The device that an experiment names or describes; None if there is none or it is wrong."""
-    if value is None:
+    try:
+        return on_one_gpu(with_dtypes(model, *dtypes), tensor_parallel_size)
+    except ValueError as error:
+        report(*split_key(str(error)))
         return None
-    if isinstance(value, dict):
-        keys = validate(DeviceKeys, value, ("device",), report)
-        return Device("device", keys.memory_bytes) if isinstance(keys, DeviceKeys) else None
-    found = find_device(value) if isinstance(value, str) else None
-    if found is None:
-        _report_preset("device", value, (GPUS, GPU_ALIASES), report)
-    return found
-
-
-def _report_preset(
-    key: str, value: object, known: tuple[Mapping[str, object], Mapping[str, str]], report: Report
-) -> None:
-    presets, aliases = known
-    fields = {"model": "kv_bytes_per_token", "device": "memory_bytes"}[key]
-    near = guess(str(value), [*presets, *aliases]).split("; ", maxsplit=1)[0]
-    hint = near if near.startswith(",") else ""
-    names = ", ".join(presets)
-    report((key,), f"unknown {key} {value!r}{hint}; accepted: {names}, or {{{fields}: …}}")
 
 
 @dataclass(frozen=True)
 class PoolKeys:
-    """What decides the size of the pool."""
+    """What decides the size of the pool. The model is one GPU's share of it."""
 
     model: Model | None
     device: Device | None
     gpu_memory_utilization: float
     activation_bytes: int
+    non_torch_bytes: int
     kv_cache: KvCacheKeys | None
 
 
@@ -127,7 +83,11 @@ def _budget(keys: PoolKeys, report: Report) -> Budget | None:
         return None
     try:
         return memory_budget(
-            keys.model, keys.device, keys.gpu_memory_utilization, keys.activation_bytes
+            keys.model,
+            keys.device,
+            keys.gpu_memory_utilization,
+            keys.activation_bytes,
+            keys.non_torch_bytes,
         )
     except ValueError as error:
         report(*split_key(str(error)))

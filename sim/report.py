@@ -50,6 +50,7 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
         "figures": list(experiment.figures),
         "runs": [spec.run_id for spec in specs],
         "cost_source": experiment.cost_source,
+        "budget": experiment.budget_lines(),
         "config": experiment.config,
     }
     results.write_json(folder / "experiment.json", facts)
@@ -144,9 +145,7 @@ def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], l
 
 
 def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
-    """The budget, a table of the runs and the files, on stdout."""
-    for line in experiment.budget_lines():
-        print(line)
+    """A table of the runs, what to keep in mind of them, and the files, on stdout."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", no_wrap=True)
     for name in ("token %", "reserv. %", "intern. %", "extern. %", "free %"):
@@ -158,6 +157,8 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
     Console(width=MIN_WIDTH if not sys.stdout.isatty() else None).print(table)
     if len(outcome.rows) > MAX_ROWS_SHOWN:
         print(f"… and {len(outcome.rows) - MAX_ROWS_SHOWN} more runs, in summary.csv")
+    for warning in experiment.warnings:
+        print(f"warning: {warning}")
     for path in outcome.files:
         print(path)
 

@@ -29,6 +29,10 @@ SWEEPABLE = (
     "device",
     "gpu_memory_utilization",
     "activation_bytes",
+    "non_torch_bytes",
+    "tensor_parallel_size",
+    "dtype",
+    "kv_cache_dtype",
     "slo",
 )
 

@@ -1,0 +1,230 @@
+"""A model from a Hugging Face config.json: KV bytes per token, parameters, weights, context.
+
+    KV        at 16 bits: 2 x layers x KV heads x head_dim, or layers x latent with MLA
+    weights   parameters x bytes of the dtype that it is served in; with fp8, or gptq and awq with
+              their bits and group_size, the embeddings stay at 16 bits and all else shrinks
+    max_len   max_position_embeddings; times the factor of linear, dynamic and yarn RoPE scaling
+
+A float32 checkpoint counts as 16 bits, because that is how vLLM's dtype: auto serves it. Where
+model.safetensors.index.json lies beside the file, its total_size gives the weights instead.
+
+Attention is full attention in every layer. What a config.json says to the contrary is in
+Model.warnings: windows, recurrent layers and encoders need less KV than is counted here, or other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sim.hardware_types import DTYPE_BYTES, Model
+from sim.hf_keys import Keys, Shape, read_shape
+from sim.hf_params import FORMS, ParamCount, count_params
+
+INDEX = "model.safetensors.index.json"
+MAX_BYTES = 1 << 60
+MAX_FACTOR = 1000.0  # of RoPE scaling
+
+_DTYPES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float16"}  # as served
+_NO_ATTENTION = ("mamba", "linear", "recurrent", "rwkv", "ssm", "conv")
+_HYBRID_KEYS = (
+    "attn_layer_period",
+    "hybrid_override_pattern",
+    "full_attention_interval",
+    "mamba_d_state",
+    "ssm_state_size",
+    "state_size",
+    "attn_type_list",
+)
+
+
+def read_config(path: Path) -> Model:
+    """The model of a config.json, or of the folder that holds one.
+
+    Raises ValueError with a sentence that starts with the file.
+    """
+    file = path / "config.json" if path.is_dir() else path
+    config = _read_object(file)
+    index = file.parent / INDEX
+    total = _total_size(index) if index.is_file() else None
+    try:
+        return model_from_config(_name(file), config, str(file), total)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+
+
+def model_from_config(
+    name: str, config: Mapping[str, Any], source: str, total_size: int | None = None
+) -> Model:
+    """The model that a config.json describes; total_size is the checkpoint's, in bytes.
+
+    Raises ValueError with a sentence if a key that KV depends on is missing or wrong.
+    """
+    keys = Keys(config)
+    shape = read_shape(keys)
+    max_len = _max_len(keys)
+    stored = str(keys.get("dtype", "torch_dtype") or "float32").removeprefix("torch.")
+    dtype = _DTYPES.get(stored, "float16")
+    quantization = _quantization(keys)
+    warnings = _warnings(keys, shape, max_len)
+    count, problem = _count(keys, shape)
+    num_params = count.total if count else None
+    if total_size is not None and not quantization:
+        stored_params = total_size // DTYPE_BYTES.get(stored, 2)
+        # a tower or a head that the formula does not know is in the checkpoint all the same
+        num_params = num_params if num_params == stored_params else stored_params
+    weights, unknown = _weights(count, quantization, keys)
+    if num_params is not None and not quantization:
+        weights, unknown = num_params * DTYPE_BYTES[dtype], ""
+    elif total_size is not None:
+        weights, unknown = total_size, ""
+    if total_size is None and count is not None:
+        warnings += _uncounted(keys)
+    return Model(
+        name=name,
+        kv_bytes_per_token=shape.kv_values_per_token * DTYPE_BYTES[dtype],
+        max_len=max_len,
+        weights_bytes=weights,
+        source=source,
+        num_params=num_params,
+        num_active_params=count.active if count else num_params,
+        layers=shape.layers,
+        hidden=shape.hidden,
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        has_latent_kv=shape.latent_dim is not None,
+        dtype=dtype,
+        kv_dtype=dtype,
+        quantization=quantization,
+        warnings=warnings,
+        why_no_weights=problem or unknown if weights is None else "",
+    )
+
+
+def _name(file: Path) -> str:
+    return file.absolute().parent.name if file.name == "config.json" else file.stem
+
+
+def _read_object(file: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse)
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror or error}") from None
+    except RecursionError:
+        raise ValueError(f"{file}: is nested too deeply") from None
+    except ValueError as error:  # bad UTF-8 or bad JSON
+        raise ValueError(f"{file}: is no JSON: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{file}: must hold an object like a model's config.json")
+    return data
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _total_size(index: Path) -> int | None:
+    """Bytes of a checkpoint's tensors, None if the index does not say."""
+    metadata = _read_object(index).get("metadata")
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return int(size) if isinstance(size, int | float) and 0 < size < MAX_BYTES else None
+
+
+def _count(keys: Keys, shape: Shape) -> tuple[ParamCount | None, str]:
+    """The parameters, or None and why they cannot be counted."""
+    if keys.flag("is_encoder_decoder", False):
+        return None, "the parameters of an encoder-decoder are not counted"
+    if _hybrid(keys, shape):
+        return None, "the parameters of layers without attention are not counted"
+    try:
+        return count_params(keys, shape), ""
+    except ValueError as error:
+        return None, f"its config.json {error}"
+
+
+def _quantization(keys: Keys) -> str:
+    """How the checkpoint's weights are quantized; empty if they are not."""
+    config = keys.get("quantization_config")
+    return str(config.get("quant_method", "unknown")) if isinstance(config, dict) else ""
+
+
+def _weights(count: ParamCount | None, quantization: str, keys: Keys) -> tuple[int | None, str]:
+    """Bytes of quantized weights, or None and why they are not known.
+
+    fp8 is a byte a parameter. gptq and awq keep bits a parameter, and for each group_size of them
+    a 16-bit scale and a zero point of bits.
+    """
+    if count is None or not quantization:
+        return None, ""
+    config = keys.get("quantization_config")
+    bits, group = config.get("bits"), config.get("group_size")
+    if quantization in {"fp8", "fbgemm_fp8"}:
+        bytes_each = 1.0
+    elif quantization in {"gptq", "awq"} and bits in range(1, 17) and group in range(1, 1 << 20):
+        bytes_each = (bits + (16 + bits) / group) / 8
+    else:
+        return None, f"the size of weights quantized by {quantization} is not computed"
+    return int((count.total - count.embedding) * bytes_each) + 2 * count.embedding, ""
+
+
+def _max_len(keys: Keys) -> int | None:
+    """Tokens of the longest context, None if it is not said."""
+    names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+    length = keys.count(*names, default=0)
+    scaling = keys.get("rope_scaling", "rope_parameters")
+    if length and isinstance(scaling, dict):
+        kind = scaling.get("rope_type", scaling.get("type"))
+        factor = scaling.get("factor")
+        if kind in {"linear", "dynamic", "yarn"} and isinstance(factor, int | float):
+            base = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
+            length = int(
+                (base if isinstance(base, int) else length) * min(max(1.0, factor), MAX_FACTOR)
+            )
+    return length or None
+
+
+def _hybrid(keys: Keys, shape: Shape) -> str:
+    """What a hybrid model's layers are, in words; empty if all are attention."""
+    types = keys.get("layer_types", "layers_block_type")
+    if isinstance(types, list):
+        others = [t for t in types if any(word in str(t) for word in _NO_ATTENTION)]
+        return f"{len(others)} of {shape.layers} layers are {others[0]}" if others else ""
+    found = next((k for k in _HYBRID_KEYS if keys.get(k) is not None), None)
+    return f"{found} says that some layers have none" if found else ""
+
+
+def _warnings(keys: Keys, shape: Shape, max_len: int | None) -> tuple[str, ...]:
+    """In what a model's attention is not full attention: ends of "is treated as full …: "."""
+    found = []
+    window = keys.get("sliding_window")
+    is_on = keys.flag("use_sliding_window", True)
+    if type(window) is int and is_on and not (max_len and window >= max_len):
+        types = keys.get("layer_types")
+        layers = types.count("sliding_attention") if isinstance(types, list) else 0
+        where = f" in {layers} of {shape.layers} layers" if layers else ""
+        found.append(f"it has a sliding window of {window:,} tokens{where}")
+    if keys.get("attention_chunk_size") is not None:
+        found.append(f"it attends in chunks of {keys.get('attention_chunk_size')} tokens")
+    if keys.get("index_topk") is not None:
+        found.append(f"it attends to {keys.get('index_topk')} tokens that it selects")
+    hybrid = _hybrid(keys, shape)
+    if hybrid:
+        found.append(hybrid)
+    if keys.flag("is_encoder_decoder", False):
+        found.append("it is an encoder-decoder, and the KV of its encoder is not counted")
+    elif keys.get("cross_attention_layers") or keys.flag("add_cross_attention", False):
+        found.append("it has cross-attention, whose KV does not grow with the text")
+    return tuple(f"is treated as full attention: {sentence}" for sentence in found)
+
+
+def _uncounted(keys: Keys) -> tuple[str, ...]:
+    """What a parameter count leaves out or assumes."""
+    found = []
+    if keys.model_type not in FORMS:
+        found.append(f"has its parameters counted like Llama's: {keys.model_type} is not known")
+    if keys.get("vision_config", "audio_config") is not None:
+        found.append("has its text part counted only: give weights_bytes for the whole of it")
+    return tuple(found)
