@@ -149,7 +149,7 @@ CASES = {
     ),
     "weights that do not fit": (
         GOOD.replace("kv_cache: {num_slots: 256}", "model: opt-66b\ndevice: a100-40gb"),
-        "x.yaml:3: device: 122.38 GiB of weights (opt-66b) leave no KV memory in 0.9 of "
+        "x.yaml:3: device: 122.41 GiB of weights (opt-66b) leave no KV memory in 0.9 of "
         "39.39 GiB (a100-40gb-sxm)",
     ),
     "an unknown model": (

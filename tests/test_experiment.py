@@ -188,10 +188,10 @@ def test_the_pool_comes_from_model_and_device(tmp_path: Path) -> None:
     text = text.replace("max_model_len: 64\n", "")
     experiment = load(tmp_path, text + INLINE + PAGED)
     memory = experiment.runs()[0].build()[2]
-    assert (memory.num_slots, memory.max_model_len) == (15_098, 2048)
-    assert experiment.budget_lines()[-1].strip() == "15,098 slots of 819,200 bytes"
+    assert (memory.num_slots, memory.max_model_len) == (15_090, 2048)
+    assert experiment.budget_lines()[-1].strip() == "15,090 slots of 819,200 bytes"
     less = load(tmp_path, text + INLINE + PAGED, f"activation_bytes={1 << 30}")
-    assert less.runs()[0].build()[2].num_slots == 13_788
+    assert less.runs()[0].build()[2].num_slots == 13_779
 
 
 def test_blocks_times_their_size_are_the_pool_of_every_allocator(tmp_path: Path) -> None:
@@ -261,7 +261,8 @@ SWEEP_ERRORS = {
     ),
     "x.yaml:9: sweep.max_model_len: has a value twice": "sweep: {max_model_len: [8, 8]}\n",
     "x.yaml:9: sweep.seeds: cannot be swept; accepted: allocator, workload, scheduler, cost, "
-    "kv_cache, max_model_len, model, device, gpu_memory_utilization, activation_bytes, slo": (
+    "kv_cache, max_model_len, model, device, gpu_memory_utilization, activation_bytes, "
+    "non_torch_bytes, tensor_parallel_size, dtype, kv_cache_dtype, slo": (
         "sweep: {seeds: [1, 2]}\n"
     ),
     "x.yaml:9: sweep.allocator.kind: cannot be swept; accepted: a list of allocators": (
@@ -336,7 +337,7 @@ def test_every_key_but_name_workload_and_allocator_has_a_default(tmp_path: Path)
     config = bare.runs()[0].config
     assert (config["model"], config["device"]) == ("opt-13b", "a100-40gb")
     assert config["max_model_len"] == 2048
-    assert config["kv_cache"]["num_slots"] == 15098
+    assert config["kv_cache"]["num_slots"] == 15090
     assert any("opt-13b" in line for line in bare.budget_lines())
     given = load(tmp_path, "name: bare\nkv_cache: {num_slots: 64}\n" + SHAREGPT + PAGED)
     assert given.runs()[0].config["max_model_len"] == 2048
