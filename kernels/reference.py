@@ -115,3 +115,27 @@ def copy_blocks(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> N
     for src, dst in pairs.tolist():
         destination.k[dst] = source.k[src]
         destination.v[dst] = source.v[src]
+
+
+def add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float = 1e-5
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The new residual and what is made of it; see `kernels.layer_ops.add_rms_norm_launch`."""
+    total = as_float64(x) + as_float64(residual)
+    size = (total.pow(2).mean(-1, keepdim=True) + epsilon).sqrt()
+    return total, total / size * as_float64(weight)
+
+
+def rope(x: torch.Tensor, angle: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Every head as complex numbers (first half real, second imaginary), turned by the angles of
+    its row's position; angle: (max_position, head_dim / 2)."""
+    low, high = as_float64(x).chunk(2, -1)
+    turn = torch.polar(torch.ones_like(angle).double(), angle.double())[positions.long()]
+    turned = torch.complex(low, high) * turn[:, None]
+    return torch.cat([turned.real, turned.imag], -1)
+
+
+def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    """The first half of the columns gates the second."""
+    gate, up = as_float64(x).chunk(2, -1)
+    return torch.nn.functional.silu(gate) * up

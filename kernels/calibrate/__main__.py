@@ -110,6 +110,7 @@ def new_document(args: argparse.Namespace) -> dict[str, Any]:
         "failures": {},
         "compiled": [],
         "correctness": [],
+        "pool_bytes": None,
         "ceilings": {},
         "sentinels": [],
         "kernels": {},
@@ -135,7 +136,24 @@ def attempt(document: dict[str, Any], name: str, work: Callable[[], Any]) -> Non
 
 
 def calibrate(args: argparse.Namespace, begin: float) -> int:
-    """The whole protocol on a GPU; returns the exit code."""
+    """The whole protocol on a GPU; returns the exit code. Whatever ends it early, the files hold
+    what was done until then, and say what it was."""
+    document = new_document(args)
+    start_files(args.out, document)
+    try:
+        return measure(args, begin, document)
+    except Exception as problem:
+        from kernels.calibrate.output import write_json  # noqa: PLC0415
+
+        reason = f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
+        document["status"], document["failures"]["run"] = "failed", reason
+        write_json(args.out / "calibration.json", document)
+        print(f"the calibration ended early: {reason}", file=sys.stderr)
+        return 1
+
+
+def measure(args: argparse.Namespace, begin: float, document: dict[str, Any]) -> int:
+    """Compile, check, then time everything; returns the exit code."""
     import torch  # noqa: PLC0415
 
     from kernels.calibrate import ceilings, correctness, precompile  # noqa: PLC0415
@@ -143,24 +161,23 @@ def calibrate(args: argparse.Namespace, begin: float) -> int:
     from kernels.calibrate.pool import Device, Pool  # noqa: PLC0415
     from kernels.calibrate.run import Calibration  # noqa: PLC0415
     from kernels.calibrate.timing import GraphTimer  # noqa: PLC0415
+    from kernels.calibrate.variants import all_variants  # noqa: PLC0415
 
-    major, minor = torch.cuda.get_device_capability(0)
-    plan, document = sections(args.seed), new_document(args)
-    start_files(args.out, document)
+    device, plan = Device.gpu(), sections(args.seed)
     points = [p for s in plan for p in s.points]
-    attempt(
-        document,
-        "compiled",
-        lambda: precompile.compile_all(major * 10 + minor, points, args.workers),
-    )
+    attempt(document, "compiled", lambda: precompile.compile_all(device.arch, points, args.workers))
     print(f"compiled {len(document['compiled'])} variants in {time.monotonic() - begin:.0f} s")
-    pool, timer = Pool(Device.gpu(), seed=args.seed), GraphTimer()
-    run = Calibration(args.out, pool, timer, begin + args.budget, document)
-    document["correctness"] = correctness.run_checks("cuda")
-    run.broken = {c["variant"] for c in document["correctness"] if not c["ok"]}
+    variants = all_variants(points, device.num_sms)
+    document["correctness"] = correctness.run_checks(variants, "cuda")
+    broken = correctness.broken(document["correctness"])
+    print(f"checked {len(variants)} variants, broken: {sorted(broken) or 'none'}")
+    torch.cuda.empty_cache()
+    pool, timer = Pool.largest(device, args.seed), GraphTimer()
+    document["pool_bytes"] = pool.num_bytes
+    run = Calibration(args.out, pool, timer, begin + args.budget, document, broken=broken)
     document["ceilings"], failures = ceilings.measure_ceilings(pool, timer)
     document["failures"] |= failures
-    print(f"broken variants: {sorted(run.broken) or 'none'}; ceilings: {document['ceilings']}")
+    print(f"a pool of {pool.num_bytes / 2**30:.2f} GiB; ceilings: {document['ceilings']}")
     print(f"failed steps: {document['failures'] or 'none'}")
     run.write()
     run.run(plan)

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from kernels.calibrate.layer import layer_work
 from kernels.calibrate.points import Point
 from kernels.calibrate.pool import Pool
+from kernels.calibrate.transfers import TRANSFERS
 from kernels.calibrate.works import PARTS, Work
 
-BUILDERS: dict[str, Callable[[Point, Pool], Work]] = {**PARTS, "layer": layer_work}
+BUILDERS: dict[str, Callable[[Point, Pool], Work]] = {
+    **PARTS,
+    **TRANSFERS,
+    "layer": layer_work,
+}
 
 
 def build(point: Point, pool: Pool) -> Work:

@@ -1,34 +1,54 @@
-"""Every kernel against float64 before anything is timed: a fast kernel that is wrong has no
+"""Every kernel variant against float64 before anything is timed: a fast kernel that is wrong has no
 time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 
 from kernels import reference
+from kernels.calibrate import correctness_ops as ops
 from kernels.calibrate.pool import padded
-from kernels.calibrate.variants import decode_variant, variant
+from kernels.calibrate.variants import Variant
 from kernels.cases import Case, Shape, make_case, relative_error, tolerance
-from kernels.decode import DecodeConfig, contiguous_decode, default_config, paged_decode
-from kernels.launch import BLOCK_SIZES, FP8, KVCache
-from kernels.lookup import LOOKUPS
-from kernels.moves import append, copy_blocks
-from kernels.prefill import contiguous_prefill, paged_prefill
+from kernels.decode import contiguous_decode, paged_decode
+from kernels.launch import FP8
+from kernels.prefill import PrefillConfig, contiguous_prefill, paged_prefill
 from kernels.splits import equal_splits
 from kernels.standins import Model
 
-BF16 = torch.bfloat16
-LLAMA = Shape(32, 8, 128, 16, BF16)
-LLAMA_FP8 = Shape(32, 8, 128, 16, BF16, FP8, 0.5, 2.0)
-LENGTHS = [1, 700, 64, 129, 2000, 0]
-CHUNKS, CONTEXTS = [1, 300, 64, 129], [40, 500, 0, 1]
 
-# kernel, variant (see `kernels.calibrate.variants`), what, error on a device, tolerance
-Check = tuple[str, str, str, Callable[[str], float], float]
+@dataclass(frozen=True)
+class Scale:
+    """How large the checks are.
+
+    lengths: keys of the sequences of a decode; chunks, contexts: new and earlier tokens of those
+    of a prefill; pieces: of a split decode; small: one KV head and small matrices, for the
+    interpreter.
+    """
+
+    lengths: tuple[int, ...] = (1, 700, 64, 129, 2000, 0)
+    chunks: tuple[int, ...] = (1, 300, 64, 129)
+    contexts: tuple[int, ...] = (40, 500, 0, 1)
+    pieces: int = 8
+    small: bool = False
+
+
+FULL = Scale()
+REHEARSAL = Scale((150, 1), (20, 1), (50, 0), 2, True)
+
+
+def shape_of(model: Model, block_size: int, scale: Scale) -> Shape:
+    """The model's attention as a problem; fp8 with scales that are powers of two."""
+    heads = model.num_heads, model.num_kv_heads
+    if scale.small:
+        heads = model.num_heads // model.num_kv_heads, 1
+    scales = (0.5, 2.0) if model.stored == FP8 else (1.0, 1.0)
+    return Shape(*heads, model.head_dim, block_size or 16, model.dtype, model.kv_dtype, *scales)
 
 
 def padded_table(case: Case) -> Case:
@@ -40,138 +60,95 @@ def padded_table(case: Case) -> Case:
     return case.with_table(torch.cat([table, last], 1).contiguous())
 
 
-def _decode(
-    shape: Shape,
-    config: DecodeConfig | None = None,
-    *,
-    flat: bool = False,
-    splits: int | None = None,
-) -> Callable[[str], float]:
-    def error(device: str) -> float:
-        case = padded_table(make_case(shape, LENGTHS, device=device))
-        tile = (config or default_config(shape.head_dim)).block_n
-        plan = equal_splits(max(LENGTHS), splits, tile) if splits else None
-        where = case.first_slots if flat else case.block_table
-        cache, run = (case.flat, contiguous_decode) if flat else (case.cache, paged_decode)
-        result = run(case.q, cache, where, case.lengths, config=config, plan=plan)
-        truth = reference.paged_decode(case.q, case.cache, case.block_table, case.lengths)
-        return relative_error(result, truth)
-
-    return error
+@lru_cache(maxsize=4)
+def _decode_case(shape: Shape, scale: Scale, device: str) -> tuple[Case, torch.Tensor]:
+    """The problem and its solution, for all variants of one shape."""
+    case = padded_table(make_case(shape, list(scale.lengths), device=device))
+    return case, reference.paged_decode(case.q, case.cache, case.block_table, case.lengths)
 
 
-def _prefill(shape: Shape, *, flat: bool = False) -> Callable[[str], float]:
-    def error(device: str) -> float:
-        lengths = [a + b for a, b in zip(CHUNKS, CONTEXTS, strict=True)]
-        case = padded_table(make_case(shape, lengths, num_queries=CHUNKS, device=device))
-        spans = (case.query_starts, case.lengths)
-        if flat:
-            result = contiguous_prefill(case.q, case.flat, case.first_slots, *spans)
-        else:
-            result = paged_prefill(case.q, case.cache, case.block_table, *spans)
-        return relative_error(
-            result, reference.paged_prefill(case.q, case.cache, case.block_table, *spans)
-        )
-
-    return error
+def _decode(variant: Variant, scale: Scale, device: str) -> float:
+    case, truth = _decode_case(shape_of(variant.model, variant.block_size, scale), scale, device)
+    config = variant.config
+    pieces = scale.pieces if variant.split else 1
+    plan = equal_splits(max(scale.lengths), pieces, config.block_n if config else 64)
+    choice = {"config": config, "plan": plan}
+    if variant.block_size:
+        result = paged_decode(case.q, case.cache, case.block_table, case.lengths, **choice)
+    else:
+        result = contiguous_decode(case.q, case.flat, case.first_slots, case.lengths, **choice)
+    return relative_error(result, truth)
 
 
-def _moved(shape: Shape, move: Callable[[Any, Case, KVCache], None]) -> Callable[[str], float]:
-    """0 where the kernel and the reference leave the same bytes, else infinity."""
-
-    def error(device: str) -> float:
-        case = make_case(shape, [200, 90], device=device)
-        ours, theirs = (
-            KVCache(case.cache.k.clone(), case.cache.v.clone(), 0.5, 2.0) for _ in range(2)
-        )
-        move((append, copy_blocks), case, ours)
-        move((reference.append, reference.copy_blocks), case, theirs)
-        same = all(
-            torch.equal(a.view(torch.uint8), b.view(torch.uint8))
-            for a, b in ((ours.k, theirs.k), (ours.v, theirs.v))
-        )
-        return 0.0 if same else float("inf")
-
-    return error
+def _prefill(variant: Variant, scale: Scale, device: str) -> float:
+    lengths = [a + b for a, b in zip(scale.chunks, scale.contexts, strict=True)]
+    shape = shape_of(variant.model, variant.block_size, scale)
+    case = make_case(shape, lengths, num_queries=list(scale.chunks), device=device)
+    case, spans = padded_table(case), (case.query_starts, case.lengths)
+    config = PrefillConfig(32, 32) if scale.small else None
+    if variant.block_size:
+        result = paged_prefill(case.q, case.cache, case.block_table, *spans, config=config)
+    else:
+        result = contiguous_prefill(case.q, case.flat, case.first_slots, *spans, config=config)
+    truth = reference.paged_prefill(case.q, case.cache, case.block_table, *spans)
+    return relative_error(result, truth)
 
 
-def _append(functions: Any, case: Case, cache: KVCache) -> None:
-    new = case.q.view(-1, cache.num_kv_heads, cache.head_dim)
-    slots = torch.arange(len(new), device=new.device) * 3
-    functions[0](new, new, cache, slots)
+def _moved(variant: Variant, scale: Scale, device: str) -> float:
+    shape = shape_of(variant.model, variant.block_size, scale)
+    return ops.moved(variant.kernel, shape, device)
 
 
-def _copy(functions: Any, case: Case, cache: KVCache) -> None:
-    pairs = torch.tensor([[0, 3], [1, 4]], device=case.q.device)
-    functions[1](cache, cache, pairs)
+def _operation(variant: Variant, scale: Scale, device: str) -> float:
+    return ops.OPERATIONS[variant.kernel](device, scale.small)
 
 
-def _of_decode(
-    what: str, shape: Shape, lookup: str = "auto", *, flat: bool = False, splits: int | None = None
-) -> Check:
-    config = None if lookup == "auto" else DecodeConfig(num_stages=5, lookup=lookup)
-    model = Model(shape.num_heads, shape.num_kv_heads, shape.head_dim, BF16, shape.kv_dtype)
-    name = decode_variant(model, 0 if flat else shape.block_size, lookup)
-    return "decode", name, what, _decode(shape, config, flat=flat, splits=splits), tolerance(shape)
+def _linear(variant: Variant, scale: Scale, device: str) -> float:
+    size = (64, 64) if scale.small else variant.size
+    return ops.linear(size, min(variant.rows, 8) if scale.small else variant.rows, device)
 
 
-def _decode_checks() -> list[Check]:
-    found = [_of_decode("contiguous", LLAMA, flat=True)]
-    found.append(_of_decode("contiguous, not split", LLAMA, flat=True, splits=1))
-    for size in BLOCK_SIZES:
-        shape = replace(LLAMA, block_size=size)
-        found.append(_of_decode(f"block {size}", shape))
-        found.append(_of_decode(f"block {size}, not split", shape, splits=1))
-    for lookup in LOOKUPS[1:]:
-        for splits in (None, 1):
-            what = f"{lookup}, {'not split' if splits else 'split'}"
-            found.append(_of_decode(what, replace(LLAMA, block_size=64), lookup, splits=splits))
-    found += [
-        _of_decode(f"heads {heads}", Shape(*heads, 128, 16, BF16))
-        for heads in ((8, 1), (64, 8), (32, 32))
-    ]
-    found.append(_of_decode("fp8", LLAMA_FP8))
-    found.append(_of_decode("fp8, not split", LLAMA_FP8, splits=1))
-    return found
+def _host_copy(variant: Variant, scale: Scale, device: str) -> float:
+    return ops.host_copy(variant.kernel, variant.size[1], device)
 
 
-def checks() -> list[Check]:
-    """The cases; each poisons with NaN all that must not be read."""
-    found = _decode_checks()
-    pieces = _decode(LLAMA, flat=True, splits=8)
-    found.append(("combine", variant("combine", BF16), "8 pieces", pieces, tolerance(LLAMA)))
-    paged = variant("prefill", BF16, "paged")
-    for size in BLOCK_SIZES:
-        shape = replace(LLAMA, block_size=size)
-        found.append(("prefill", paged, f"block {size}", _prefill(shape), tolerance(shape)))
-    flat = _prefill(LLAMA, flat=True)
-    name = variant("prefill", BF16, "contiguous")
-    found.append(("prefill", name, "contiguous", flat, tolerance(LLAMA)))
-    found.append(("append", variant("append", BF16), "bf16", _moved(LLAMA, _append), 0.0))
-    found.append(("copy_blocks", variant("copy_blocks", BF16), "bf16", _moved(LLAMA, _copy), 0.0))
-    return found
+CHECKS: dict[str, Callable[[Variant, Scale, str], float]] = {
+    "decode": _decode,
+    "prefill": _prefill,
+    "append": _moved,
+    "copy_blocks": _moved,
+    "linear": _linear,
+    "h2d": _host_copy,
+    "d2h": _host_copy,
+    **dict.fromkeys(ops.OPERATIONS, _operation),
+}
+EXACT = ("append", "copy_blocks", "h2d", "d2h")  # the same bytes or wrong
 
 
-def run_checks(device: str) -> list[dict[str, Any]]:
-    """Every check with its error; ok where it is within the tolerance. A kernel that raises is
+def run_checks(
+    variants: Iterable[Variant], device: str, scale: Scale = FULL
+) -> list[dict[str, Any]]:
+    """Every variant with its error; ok where it is within the tolerance. A kernel that raises is
     reported, not raised."""
-    results = []
-    for kernel, name, what, error_on, allowed in checks():
-        try:
-            error, failure = error_on(device), ""
-        except (
-            Exception
-        ) as problem:  # a kernel that cannot run must not end the calibration of the others
-            error, failure = float("inf"), f"{type(problem).__name__}: {problem}"[:200]
-        results.append(
-            {
-                "kernel": kernel,
-                "variant": name,
-                "what": what,
-                "error": error,
-                "tolerance": allowed,
-                "ok": error <= allowed,
-                "failure": failure,
-            }
-        )
-    return results
+    return [_checked(variant, device, scale) for variant in variants]
+
+
+def _checked(variant: Variant, device: str, scale: Scale) -> dict[str, Any]:
+    allowed = 0.0 if variant.kernel in EXACT else tolerance(Shape(dtype=variant.model.dtype))
+    try:
+        error, failure = CHECKS[variant.kernel](variant, scale, device), ""
+    except Exception as problem:  # what cannot run must not end the calibration of the others
+        error, failure = float("inf"), f"{type(problem).__name__}: {problem}"[:200]
+    return {
+        "kernel": variant.kernel,
+        "variant": variant.name,
+        "error": error,
+        "tolerance": allowed,
+        "ok": error <= allowed,
+        "failure": failure,
+    }
+
+
+def broken(results: list[dict[str, Any]]) -> set[str]:
+    """Names of the variants that failed."""
+    return {result["variant"] for result in results if not result["ok"]}

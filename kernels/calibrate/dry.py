@@ -17,17 +17,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kernels.calibrate.grid import Section, sections
+from kernels.calibrate.grid import Section, sections, sentinel
 from kernels.calibrate.output import write_json
-from kernels.calibrate.points import Point
+from kernels.calibrate.points import FAST, SLOW, Pace, Point, predicted_s
+from kernels.calibrate.run import REPEAT_EVERY, SENTINEL_EVERY
+from kernels.launch import H200_SMS
 
 H200_ARCH = 90
-START_S, COMPILE_S, CORRECTNESS_S, CEILINGS_S = (
-    15.0,
-    20.0,
-    15.0,
-    8.0,
-)  # allowances of the sections without points
+# Seconds of what has no points, lower and upper: importing torch and waking the GPU; starting the
+# processes that compile (each imports torch and triton); checks of everything timed; the ceilings.
+START_S, PROCESSES_S, CORRECTNESS_S, CEILINGS_S = (4.0, 20.0), (4.0, 12.0), (5.0, 25.0), (1.0, 5.0)
+COMPILE_S = (1.0, 4.0)  # one variant on one core, cold: 2 were measured
+ASSUMED_WORKERS = 14  # of the 16 cores beside an H200
+STATE_S = (0.03, 0.4)  # nvidia-smi, once a sentinel
 SMALL_POOL_BYTES = 2**24
 
 
@@ -84,15 +86,36 @@ def rehearse() -> list[dict[str, Any]]:
     return results
 
 
-def predicted(all_sections: list[Section]) -> dict[str, float]:
-    """Predicted device seconds a section, by arithmetic."""
-    fixed = {
-        "start": START_S,
-        "compile": COMPILE_S,
-        "correctness": CORRECTNESS_S,
-        "ceilings": CEILINGS_S,
-    }
-    return fixed | {s.name: round(s.predicted_s, 1) for s in all_sections}
+def predicted(all_sections: list[Section], num_compiled: int) -> dict[str, tuple[float, float]]:
+    """Lower and upper estimate of device seconds a section, by arithmetic."""
+    each = -(-num_compiled // ASSUMED_WORKERS)
+    every_point = [p for section in all_sections for p in section.points]
+    sentinels = len(every_point) // SENTINEL_EVERY + 2
+
+    def at(pace: Pace, i: int) -> dict[str, float]:
+        again = sum(predicted_s(p, pace) for p in every_point) / REPEAT_EVERY
+        return {
+            "start": START_S[i],
+            "compile": PROCESSES_S[i] + each * COMPILE_S[i],
+            "correctness": CORRECTNESS_S[i],
+            "ceilings": CEILINGS_S[i],
+            **{section.name: section.predicted_s(pace) for section in all_sections},
+            "repeats": again,
+            "sentinels": sentinels * (predicted_s(sentinel(), pace) + STATE_S[i]),
+        }
+
+    low, high = at(FAST, 0), at(SLOW, 1)
+    return {name: (round(low[name], 1), round(high[name], 1)) for name in low}
+
+
+def check_variants() -> list[dict[str, Any]]:
+    """The correctness section on small problems, under the interpreter."""
+    from kernels.calibrate.correctness import REHEARSAL, run_checks  # noqa: PLC0415
+    from kernels.calibrate.variants import all_variants  # noqa: PLC0415
+
+    points = [p for section in sections(seed=0) for p in section.points]
+    results = run_checks(all_variants(points, H200_SMS), "cpu", REHEARSAL)
+    return [{"point": f"check of {r['variant']}", **r} for r in results]
 
 
 def run_interpreted() -> list[dict[str, Any]]:
@@ -106,16 +129,19 @@ def run_interpreted() -> list[dict[str, Any]]:
     return result
 
 
-def print_plan(all_sections: list[Section], budget: float) -> None:
+def print_plan(
+    all_sections: list[Section], seconds: dict[str, tuple[float, float]], budget: float
+) -> None:
     """The sections with their points and predicted seconds, and whether they fit the budget."""
-    seconds = predicted(all_sections)
     counts = {section.name: len(section.points) for section in all_sections}
-    for name, value in seconds.items():
-        print(f"{name:12s} {counts.get(name, 0):4d} points, predicted {value:6.1f} s")
-    total = sum(seconds.values())
-    print(f"{'total':12s} {sum(counts.values()):4d} points, predicted {total:6.1f} s")
-    if total > budget:
-        print(f"that is over the budget of {budget:.0f} s: the last sections would be skipped")
+    print(f"{'predicted for an H200':24s}       lower  upper, seconds")
+    for name, (low, high) in seconds.items():
+        print(f"{name:12s} {counts.get(name, 0):4d} points {low:11.1f} {high:6.1f}")
+    low, high = (sum(pair[i] for pair in seconds.values()) for i in (0, 1))
+    print(f"{'total':12s} {sum(counts.values()):4d} points {low:11.1f} {high:6.1f}")
+    if high > budget:
+        which = "would" if low > budget else "may"
+        print(f"over the budget of {budget:.0f} s: the last sections {which} be skipped")
 
 
 def run_dry(folder: Path, budget: float, seed: int, workers: int) -> int:
@@ -124,19 +150,20 @@ def run_dry(folder: Path, budget: float, seed: int, workers: int) -> int:
 
     begin = time.monotonic()
     all_sections = sections(seed)
-    print_plan(all_sections, budget)
     compiled = compile_all(H200_ARCH, [p for s in all_sections for p in s.points], workers)
+    seconds = predicted(all_sections, len(compiled))
+    print_plan(all_sections, seconds, budget)
     good = sum(c["ok"] for c in compiled)
     print(f"{good} of {len(compiled)} variants compile for sm_{H200_ARCH} without spills")
     ran = run_interpreted()
-    print(f"{sum(r['ok'] for r in ran)} of {len(ran)} kinds of points run under the interpreter")
+    print(f"{sum(r['ok'] for r in ran)} of {len(ran)} kinds of points and checks run interpreted")
     problems = [x for x in (*compiled, *ran) if not x["ok"]]
     for problem in problems:
         print("  failed:", problem)
     document = {
         "what": "a rehearsal without a GPU: predictions and compiled kernels, no measurement",
         "budget_s": budget,
-        "predicted_s": predicted(all_sections),
+        "predicted_s": {name: {"lower": a, "upper": b} for name, (a, b) in seconds.items()},
         "compiled": compiled,
         "rehearsed": ran,
         "dry_run_s": round(time.monotonic() - begin, 1),
@@ -146,4 +173,4 @@ def run_dry(folder: Path, budget: float, seed: int, workers: int) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(rehearse()))
+    print(json.dumps(rehearse() + check_variants()))

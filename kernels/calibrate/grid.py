@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from kernels.calibrate.points import LINEARS, LLAMA, Point, predicted_s
+from kernels.calibrate.points import LINEARS, LLAMA, Pace, Point, predicted_s
 from kernels.decode import DecodeConfig
 from kernels.launch import FP8
 from kernels.standins import Model
@@ -21,40 +21,14 @@ SLICE = (
 )  # fmt: skip
 SPREAD = ((1, 8192), (8, 2048), (16, 8192), (32, 2048), (64, 4096), (256, 1024))
 COMPOSED = (
-    (1, 2048),
-    (8, 1024),
-    (8, 8192),
-    (32, 2048),
-    (64, 1024),
-    (64, 4096),
-    (128, 2048),
-    (256, 1024),
-)
+    (1, 2048), (8, 1024), (8, 8192), (32, 2048), (64, 1024), (64, 4096),
+    (128, 2048), (256, 1024),
+)  # fmt: skip
 APPENDED = (1, 8, 32, 64, 128, 256, 512, 2048, 8192)
 ROWS = (
-    1,
-    2,
-    4,
-    8,
-    16,
-    24,
-    32,
-    48,
-    64,
-    96,
-    128,
-    192,
-    256,
-    384,
-    512,
-    768,
-    1024,
-    1536,
-    2048,
-    4096,
-    6144,
-    8192,
-)
+    1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096,
+    6144, 8192,
+)  # fmt: skip
 SMALL_ROWS = (1, 8, 32, 64, 128, 256, 2048, 8192)
 
 
@@ -185,23 +159,30 @@ def _prefill(rng: random.Random) -> Iterable[Point]:
                 yield decode_point(
                     "prefill", layout, batch, length, kernel="prefill", queries=queries
                 )
+    for queries, context, size in product((1024, 4096), (0, 8192), (1, 64, 128)):
+        length = context + queries
+        yield decode_point("prefill", size, 1, length, kernel="prefill", queries=queries)
 
 
 def _moves(rng: random.Random) -> Iterable[Point]:
     for tokens in APPENDED:
-        yield Point("moves", "append", "auto", block_size=16, queries=tokens)
+        for model in (LLAMA, Model(kv_dtype=FP8)):
+            yield Point("moves", "append", "auto", 16, model, queries=tokens)
     for block_size, count in product((16, 32, 128, 256), (1, 16, 256, 4096)):
         size = (count, block_size * LLAMA.num_kv_heads * LLAMA.tile_bytes(1) // 2)
         yield Point("moves", "copy_blocks", "auto", block_size=block_size, size=size)
 
 
 def _host_link(rng: random.Random) -> Iterable[Point]:
-    """One copy a block, or one kernel over a list of blocks; and single large copies."""
+    """One copy a block in a graph, one kernel over a list of blocks, or one copy a block as Python
+    issues them; and single large copies, which show what the link can do."""
     for kib, count, way in product((4, 16, 32, 64, 256, 1024), (1, 16, 256), ("h2d", "d2h")):
-        for variant in ("memcpy", "kernel") if count > 1 else ("memcpy",):
-            yield Point("host_link", way, variant, size=(count, kib * 1024), eager=True)
+        variants = {1: ("memcpy",), 16: ("memcpy", "kernel"), 256: ("memcpy", "kernel", "issued")}
+        for variant in variants[count]:
+            size = (count, kib * 1024)
+            yield Point("host_link", way, variant, size=size, eager=variant == "issued")
     for mib, way in product((16, 256), ("h2d", "d2h")):
-        yield Point("host_link", way, "memcpy", size=(1, mib * 2**20), eager=True)
+        yield Point("host_link", way, "memcpy", size=(1, mib * 2**20))
 
 
 def _linears(rng: random.Random) -> Iterable[Point]:
@@ -243,9 +224,8 @@ class Section:
     name: str
     points: list[Point] = field(default_factory=list)
 
-    @property
-    def predicted_s(self) -> float:
-        return sum(predicted_s(point) for point in self.points)
+    def predicted_s(self, pace: Pace) -> float:
+        return sum(predicted_s(point, pace) for point in self.points)
 
 
 def sections(seed: int) -> list[Section]:

@@ -54,7 +54,7 @@ class _Shared:
         )
         self.qkv = pool.random(batch, heads, model.head_dim)
         self.q = self.qkv[:, : model.num_heads]
-        self.plan = split_plan(point, self.q, self.cache, pool)
+        self.plan = split_plan(point, self.q, self.cache, pool.device.num_sms)
         self.gate_up, self.gated = pool.random(batch, 2 * wide), pool.empty(batch, wide)
         self.buffers = DecodeBuffers.empty(self.qkv[:, : model.num_heads], self.plan)
         self.lengths = pool.put(np.array(point.lengths, np.int32))
@@ -110,6 +110,7 @@ def sum_of_parts(row: dict[str, object], rows: list[dict[str, object]]) -> float
             r["us"]
             for r in rows
             if (r["kernel"], r["variant"], r["q_tokens"]) == (kernel, variant, tokens)
+            and r["dtype"] == row["dtype"]
             and r["section"] in ("linears", "moves")
             and r["ok"]
         ]

@@ -87,8 +87,9 @@ def moved_bytes(point: Point) -> int:
     if point.kernel == "layer":
         weights = sum(n * k for name, (n, k) in LINEARS.items() if name != "lm_head")
         return (weights * width + point.kv_bytes) * layers(point)
+    new_token = 2 * model.num_kv_heads * model.head_dim * model.dtype.itemsize
     simple = {
-        "append": 2 * point.queries * token,
+        "append": point.queries * (new_token + token),
         "copy_blocks": 2 * 2 * point.size[0] * point.size[1],
         "h2d": point.size[0] * point.size[1],
         "d2h": point.size[0] * point.size[1],
@@ -104,20 +105,47 @@ def moved_bytes(point: Point) -> int:
     return simple.get(point.kernel, point.kv_bytes)
 
 
-# A deliberately slow machine, for the budget only: nothing that is written as a result comes from
-# these numbers.
-ASSUMED_BYTES_PER_S, ASSUMED_FLOPS_PER_S, ASSUMED_FLOOR_S, ASSUMED_LINK = 3.5e12, 4e14, 6e-6, 2e10
-SETUP_S, LAUNCH_S, REPLAYS = 0.02, 15e-6, 10
+@dataclass(frozen=True)
+class Pace:
+    """A machine as it is assumed to be, for the budget only: nothing that is written as a result
+    comes from these numbers.
+
+    setup_s: of a point, to make its tensors and run it once; node_s: to capture and instantiate
+    one launch (of a Triton call 13 us were measured without the driver's part); floor_s: of the
+    shortest launch; replays: 10, and as many again if the first were noisy.
+    """
+
+    bytes_per_s: float
+    flops_per_s: float
+    floor_s: float
+    link_bytes_per_s: float
+    setup_s: float
+    node_s: float
+    replays: int
 
 
-def assumed_s(point: Point) -> float:
-    """A guess of one launch's time, to choose how many go into a graph and to plan the budget."""
+PLANNED = Pace(3.5e12, 4e14, 6e-6, 2e10, 0.02, 15e-6, 10)  # chooses how many launches go in a graph
+FAST = Pace(4.4e12, 7e14, 3e-6, 5e10, 0.005, 12e-6, 10)
+SLOW = Pace(1.8e12, 2.5e14, 12e-6, 1e10, 0.05, 40e-6, 20)
+LAYER_LAUNCHES = 11
+
+
+def nodes(point: Point) -> int:
+    """Launches or copies of one call: a decode that is split takes two."""
     if point.kernel in ("h2d", "d2h"):
-        issued = point.size[0] if point.variant == "memcpy" else 1
-        return max(issued * ASSUMED_FLOOR_S, moved_bytes(point) / ASSUMED_LINK)
-    floor = ASSUMED_FLOOR_S * (10 * layers(point) if point.kernel == "layer" else 1)
-    moving = moved_bytes(point) / ASSUMED_BYTES_PER_S
-    return floor + max(moving, flops(point) / ASSUMED_FLOPS_PER_S)
+        return 1 if point.variant == "kernel" else point.size[0]
+    if point.kernel == "layer":
+        return (LAYER_LAUNCHES + 1) * layers(point)
+    return 2 if point.kernel == "decode" else 1
+
+
+def assumed_s(point: Point, pace: Pace = PLANNED) -> float:
+    """A guess of one call's time."""
+    if point.kernel in ("h2d", "d2h"):
+        return max(nodes(point) * pace.floor_s, moved_bytes(point) / pace.link_bytes_per_s)
+    floor = pace.floor_s * (LAYER_LAUNCHES * layers(point) if point.kernel == "layer" else 1)
+    moving = moved_bytes(point) / pace.bytes_per_s
+    return floor + max(moving, flops(point) / pace.flops_per_s)
 
 
 def launches_per_graph(point: Point, rotations: int = 1) -> int:
@@ -128,7 +156,8 @@ def launches_per_graph(point: Point, rotations: int = 1) -> int:
     return max(1, round(4e-3 / guess), min(20, int(20e-3 / guess)), rotations)
 
 
-def predicted_s(point: Point) -> float:
-    """Predicted device time of a point, everything included."""
+def predicted_s(point: Point, pace: Pace) -> float:
+    """Predicted device time of a point at this pace, everything included."""
     count = launches_per_graph(point)
-    return SETUP_S + count * LAUNCH_S + REPLAYS * count * assumed_s(point)
+    capturing = count * nodes(point) * pace.node_s
+    return pace.setup_s + capturing + pace.replays * count * assumed_s(point, pace)

@@ -11,6 +11,7 @@ from kernels.launch import FP8, H200_SMS, KVCache
 from kernels.standins import Model
 
 POOL_BYTES = 10 * 2**30  # keys and values together
+POOL_SIZES = tuple(POOL_BYTES // n for n in (1, 2, 4, 8))
 H200_L2_BYTES = 60 * 2**20
 FP8_PART = 4  # an fp8 copy of a part of the pool: bf16 bits read as fp8 would be NaN here and there
 
@@ -43,8 +44,20 @@ def padded(count: int) -> int:
 class Pool:
     """Random K and V of `num_bytes` together, and what is drawn from it."""
 
+    @staticmethod
+    def largest(device: Device, seed: int = 0, sizes: tuple[int, ...] = POOL_SIZES) -> Pool:
+        """A pool of the first of these sizes for which there is memory; `OutOfMemoryError` if there
+        is none. Points that do not fit a smaller one say so in their row."""
+        for size in sizes[:-1]:
+            try:
+                return Pool(device, size, seed)
+            except torch.OutOfMemoryError:
+                pass
+        return Pool(device, sizes[-1], seed)
+
     def __init__(self, device: Device, num_bytes: int = POOL_BYTES, seed: int = 0):
         self.device = device
+        self.num_bytes = num_bytes
         self.rng = np.random.default_rng(seed)
         self._orders: dict[int, np.ndarray] = {}
         elements = num_bytes // 4
@@ -81,6 +94,8 @@ class Pool:
     def weights(self, rows: int, columns: int, copies: int) -> list[torch.Tensor]:
         """Matrices (rows, columns), disjoint as far as the pool reaches."""
         size = rows * columns
+        if rows * columns > self._k.numel():
+            raise ValueError(f"the pool holds no matrix of {rows} x {columns}.")
         both = [
             x[i * size : (i + 1) * size]
             for x in (self._k, self._v)
@@ -114,10 +129,13 @@ class Pool:
         table[used] = self.blocks(cache.k.shape[0], int(used.sum()), order)
         return table
 
-    def first_slots(self, lengths: np.ndarray, sets: int) -> np.ndarray:
+    def first_slots(self, model: Model, lengths: np.ndarray, sets: int) -> np.ndarray:
         """Where the sequences begin in contiguous memory, one after another: (sets, padded batch),
         int64.
         """
+        if int(lengths.sum()) * sets > self.num_slots(model):
+            needed = int(lengths.sum()) * sets
+            raise ValueError(f"the pool has {self.num_slots(model)} slots, {needed} are needed.")
         starts = np.zeros((sets, padded(len(lengths))), np.int64)
         ends = np.cumsum(np.tile(lengths, sets)).reshape(sets, -1)
         starts[:, : len(lengths)] = ends - lengths

@@ -15,6 +15,7 @@ import torch
 from kernels.calibrate.build import build
 from kernels.calibrate.points import Point
 from kernels.calibrate.pool import Device, Pool
+from kernels.calibrate.provenance import ptx_hash
 from kernels.launch import Launch
 from kernels.static import compile_for, inspect
 
@@ -57,10 +58,12 @@ def _compile_share(arch: int, points: list[Point], share: tuple[int, int]) -> li
     results = []
     for key, launch in chosen:
         try:
-            report = inspect(compile_for(arch, launch))
+            kernel = compile_for(arch, launch)
+            report = inspect(kernel)
             results.append(
                 {
                     "kernel": key,
+                    "ptx_sha256": ptx_hash(kernel),
                     "registers": report.registers,
                     "stack": report.stack,
                     "spills": report.spills,

@@ -17,7 +17,8 @@ import torch
 import triton
 
 KERNELS = Path(__file__).resolve().parents[1]
-SMI_STATE = "clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_throttle_reasons.active"
+SMI_STATE = "clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_event_reasons.active"
+RENAMED = ("clocks_event_reasons", "clocks_throttle_reasons")  # drivers before 535 know the second
 SMI_FIXED = "driver_version,power.limit,clocks.max.sm,clocks.max.mem,ecc.mode.current"
 ENVIRONMENT = ("TRITON_DEFAULT_FP_FUSION", "CUDA_VISIBLE_DEVICES", "TRITON_PTXAS_PATH")
 
@@ -65,6 +66,16 @@ def smi(query: str) -> dict[str, str]:
     return dict(zip(query.split(","), (v.strip() for v in values), strict=False)) if values else {}
 
 
+def machine_state() -> dict[str, str]:
+    """Clocks, temperature, power and why clocks are held back; keys are the current names, also
+    where only the old ones are known."""
+    found = smi(SMI_STATE)
+    if not found:
+        old = smi(SMI_STATE.replace(*RENAMED))
+        found = {key.replace(*reversed(RENAMED)): value for key, value in old.items()}
+    return found
+
+
 def gpu() -> dict[str, Any]:
     """Name and size of the GPU."""
     found = torch.cuda.get_device_properties(0)
@@ -94,12 +105,25 @@ def software() -> dict[str, Any]:
     }
 
 
-def compiled_kernel(kernel: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Registers, spills, shared memory and the hash of a compiled kernel that has run on a GPU."""
+def ptx_hash(kernel: Any) -> str:
+    """What identifies a compiled kernel."""
+    return hashlib.sha256(kernel.asm["ptx"].encode()).hexdigest()
+
+
+def compiled_kernel(
+    kernel: Any, options: dict[str, Any], compiled: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Registers, spills, shared memory and the hash of a compiled kernel that has run on a GPU.
+
+    compiled: what was compiled before (`precompile`); the stack, which only the machine code tells,
+    is that of the entry with the same PTX, and None without one.
+    """
+    ptx = ptx_hash(kernel)
     return {
         "config": {k: str(v) for k, v in options.items()},
         "regs": kernel.n_regs,
-        "stack": kernel.n_spills,
+        "spills": kernel.n_spills,
+        "stack": next((c["stack"] for c in compiled if c.get("ptx_sha256") == ptx), None),
         "shared": kernel.metadata.shared,
-        "ptx_sha256": hashlib.sha256(kernel.asm["ptx"].encode()).hexdigest(),
+        "ptx_sha256": ptx,
     }

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from kernels.calibrate import output, points, provenance, sanity
+from kernels.calibrate import notes, output, points, provenance, sanity
 from kernels.calibrate.build import build
 from kernels.calibrate.grid import Section, sentinel
 from kernels.calibrate.layer import sum_of_parts
-from kernels.calibrate.points import Point
+from kernels.calibrate.points import FAST, SLOW, Point
 from kernels.calibrate.pool import Pool
 from kernels.calibrate.sanity import Row, add_note
 from kernels.calibrate.timing import Timing
@@ -20,8 +20,7 @@ from kernels.calibrate.variants import needed_variants
 from kernels.calibrate.works import Step, Work
 from kernels.launch import Launch
 
-SENTINEL_EVERY, CHECK_EVERY = 30, 20
-MAX_DRIFT = 0.03
+SENTINEL_EVERY, CHECK_EVERY, REPEAT_EVERY = 30, 20, 20
 FAILED = "failed: "  # how the note of a point that raised begins
 RESERVE_S = 3.0  # kept for writing the files
 
@@ -44,21 +43,26 @@ class Calibration:
     deadline: float  # time.monotonic()
     document: dict[str, Any]
     rows: list[Row] = field(default_factory=list)
-    broken: set[str] = field(default_factory=set)  # variants that failed the correctness checks
+    broken: set[str] = field(default_factory=set)  # names of variants that failed their check
     say: Callable[[str], None] = print
-    _timed: int = 0
+    _sample: list[tuple[Point, Row]] = field(default_factory=list)  # to be timed again
+    _repeated: list[tuple[Row, float]] = field(default_factory=list)
 
     def remaining(self) -> float:
         return self.deadline - time.monotonic() - RESERVE_S
 
     def run(self, sections: list[Section]) -> None:
-        """All sections; each is skipped whole if it would not fit into what is left of the
-        budget."""
+        """All sections, with a sentinel at both ends; a section that cannot fit into what is left
+        of the budget is skipped whole. A sample of every section's points is timed again after the
+        next one."""
+        self._sentinel()
         for section in sections:
+            earlier, self._sample = self._sample, []
             begin, before = time.monotonic(), len(self.rows)
             skipped = self._section(section)
             seconds = round(time.monotonic() - begin, 2)
             done = len(self.rows) - before
+            self._repeat(earlier)
             self.document["sections"][section.name] = {
                 "seconds": seconds,
                 "points": done,
@@ -66,27 +70,39 @@ class Calibration:
             }
             self.say(f"{section.name:12s} {done:4d} points {seconds:7.1f} s  {skipped}")
             self.write()
+        self._repeat(self._sample)
+        self._sentinel()
 
     def _section(self, section: Section) -> str:
-        if section.predicted_s > self.remaining():
-            return f"needs {section.predicted_s:.0f} s of the {self.remaining():.0f} s left"
-        first = len(self.rows)
+        needed = section.predicted_s(FAST)
+        if needed > self.remaining():
+            return f"needs at least {needed:.0f} s of the {self.remaining():.0f} s left"
         for done, point in enumerate(section.points):
-            if self.remaining() < points.predicted_s(point):
+            if self.remaining() < points.predicted_s(point, SLOW):
                 return f"{len(section.points) - done} points, out of budget"
-            self.rows.append(self.measure(point))
-            self._timed += 1
-            if self._timed % SENTINEL_EVERY == 0:
-                self._sentinel(self.rows[first:])
+            row = self.measure(point)
+            self.rows.append(row)
+            if len(self.rows) % REPEAT_EVERY == REPEAT_EVERY // 2 and row["ok"]:
+                self._sample.append((point, row))
+            if len(self.rows) % SENTINEL_EVERY == 0:
+                self._sentinel()
         return ""
+
+    def _repeat(self, sample: list[tuple[Point, Row]]) -> None:
+        for point, row in sample:
+            if self.remaining() > points.predicted_s(point, SLOW):
+                again = self.measure(point)
+                if again["us"] is not None:
+                    self._repeated.append((row, again["us"]))
 
     def measure(self, point: Point) -> Row:
         """Time one point. A point that fails gives a row that says so and no time."""
         row = output.empty_row(point)
-        if needed_variants(point) & self.broken:
-            add_note(row, "not timed: the kernel failed its correctness check")
-            return row
         try:
+            needed = {v.name for v in needed_variants(point, self.pool.device.num_sms)}
+            if needed & self.broken:
+                add_note(row, f"not timed: {min(needed & self.broken)} failed its check")
+                return row
             work = build(point, self.pool)
             compiled = self.timer.warm(work.sets)
             self._describe(row, point, work, compiled)
@@ -119,7 +135,9 @@ class Calibration:
                     f"{k}={v}" for k, v in sorted(step.options.items())
                 )
                 if key not in self.document["kernels"]:
-                    self.document["kernels"][key] = provenance.compiled_kernel(kernel, step.options)
+                    self.document["kernels"][key] = provenance.compiled_kernel(
+                        kernel, step.options, self.document.get("compiled", [])
+                    )
         step = work.sets[0][0]
         if isinstance(step, Launch) and point.kernel != "layer":
             row.update(
@@ -134,7 +152,7 @@ class Calibration:
         if sanity.is_warm(row, l2_bytes, sets):
             row["l2"] = "warm"
         reasons = sanity.impossible(row, self.document["ceilings"], l2_bytes, sets)
-        if work.check and self._timed % CHECK_EVERY == 0:
+        if work.check and len(self.rows) % CHECK_EVERY == 0:
             error = work.check((count - 1) % len(work.sets))
             if not error <= sanity.MAX_ERROR:
                 reasons.append(f"output is off by {error:.1e}")
@@ -157,28 +175,24 @@ class Calibration:
                 f"a layer {each:.2f} us, its parts alone {parts:.2f} us, ratio {each / parts:.3f}",
             )
 
-    def _sentinel(self, since: list[Row]) -> None:
-        row = self.measure(sentinel())
-        state = {
-            "us": row["us"],
-            "after_points": self._timed,
-            **provenance.smi(provenance.SMI_STATE),
-        }
-        self.document["sentinels"].append(state)
-        timed = [s for s in self.document["sentinels"] if s["us"]]
-        if sanity.drift(timed) > MAX_DRIFT:
-            for each in since[-SENTINEL_EVERY:]:
-                add_note(each, "drift")
+    def _sentinel(self) -> None:
+        state = {"us": self.measure(sentinel())["us"], "after_points": len(self.rows)}
+        self.document["sentinels"].append(state | provenance.machine_state())
 
     def write(self) -> None:
-        """Both files, as far as the run is."""
+        """Both files, as far as the run is, with the marks that the sentinels give so far."""
+        notes.mark_drift(self.rows, self.document["sentinels"])
+        self.document["sentinel_drift"] = notes.drift(self.document["sentinels"])
         output.write_points(self.folder, self.rows)
         output.write_json(self.folder / "calibration.json", self.document)
 
     def finish(self) -> None:
         """Notes that need all rows, then the files for the last time."""
-        sanity.note_trends(self.rows)
-        timed = [s for s in self.document["sentinels"] if s["us"]]
-        self.document["sentinel_drift"] = sanity.drift(timed)
+        notes.note_trends(self.rows)
+        notes.note_host_link(self.rows)
+        self.document["repeats"] = notes.repeated(self._repeated)
+        if notes.drift(self.document["sentinels"]) is None:
+            failures = self.document.setdefault("failures", {})
+            failures["sentinels"] = "fewer than two were timed: drift is unknown"
         self.document["status"] = "complete"
         self.write()

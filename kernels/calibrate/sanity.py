@@ -1,10 +1,7 @@
-"""Rows that cannot be true are refused (ok = 0, with the reason); what is only odd is noted. Pure
-functions of rows."""
+"""Rows that cannot be true are refused (ok = 0, with the reason). Pure functions of one row."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import pairwise
 from typing import Any
 
 Row = dict[str, Any]
@@ -13,7 +10,6 @@ MEMORY_TB_S = 4.8  # H200, datasheet
 MATMUL_TFLOP_S = 989.0  # H100/H200 SXM, bf16 dense, datasheet
 COLD_FACTOR = 4  # times L2: what is larger cannot come from it
 WARM_FACTOR = 2  # times L2: what is smaller may still be there when it comes round again
-NOISE = 0.03
 MAX_ERROR = 0.03  # of a checked output in bf16 against float64, relative to the largest value
 
 
@@ -29,8 +25,10 @@ def from_memory(row: Row, l2_bytes: int, sets: int) -> float:
         return 0.0
     if row["kernel"] == "decode" and row["l2"] == "cold":
         return float(row["bytes"])  # measured against the ceiling as it is, its slices rotate
-    moved = row["bytes"] / 2 if row["kernel"] == "append" else row["bytes"]  # one source for all
-    return max(0.0, float(moved) - l2_bytes / sets)
+    moved = float(row["bytes"])
+    if row["kernel"] == "append":  # all sets have one source, which L2 keeps
+        moved *= 1 / 3 if row["dtype"] == "fp8" else 1 / 2
+    return max(0.0, moved - l2_bytes / sets)
 
 
 def impossible(row: Row, ceilings: dict[str, float], l2_bytes: int, sets: int = 1) -> list[str]:
@@ -52,35 +50,6 @@ def impossible(row: Row, ceilings: dict[str, float], l2_bytes: int, sets: int = 
     return reasons
 
 
-def note_trends(rows: list[Row]) -> None:
-    """Note where the decode grid falls with batch or length beyond noise, and where paged is
-    faster than contiguous."""
-    grid = [r for r in rows if r["section"] == "decode" and r["us"] is not None]
-    time = {(r["page"], r["batch"], r["max_kv"]): r for r in grid}
-    for axis in (1, 2):
-        lines = defaultdict(list)
-        for key, row in time.items():
-            lines[key[:axis] + key[axis + 1 :]].append((key[axis], row))
-        for line in lines.values():
-            ordered = [row for _, row in sorted(line, key=lambda pair: pair[0])]
-            for smaller, larger in pairwise(ordered):
-                if larger["us"] < (1 - NOISE) * smaller["us"]:
-                    add_note(larger, f"faster than {'batch' if axis == 1 else 'length'} below it")
-    for (page, batch, length), row in time.items():
-        flat = time.get((0, batch, length))
-        if page and flat and row["us"] < (1 - NOISE) * flat["us"]:
-            add_note(row, "faster than contiguous")
-
-
 def add_note(row: Row, note: str) -> None:
     """Append to the row's note."""
     row["note"] = "; ".join(part for part in (row["note"], note) if part)
-
-
-def drift(sentinels: list[Row]) -> float:
-    """Largest deviation of a sentinel from their median, as a fraction; 0 with fewer than two."""
-    times = sorted(s["us"] for s in sentinels)
-    if len(times) < 2:
-        return 0.0
-    median = times[len(times) // 2]
-    return max(abs(t - median) for t in times) / median

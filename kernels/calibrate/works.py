@@ -24,11 +24,11 @@ from kernels.decode import (
 )
 from kernels.launch import KVCache, Launch
 from kernels.layer_ops import add_rms_norm_launch, rope_launch, silu_and_mul_launch
-from kernels.moves import append_launch, copy_launch
 from kernels.prefill import PrefillCall, prefill_launch
 from kernels.prefill import default_config as default_prefill
 from kernels.splits import SplitPlan, equal_splits
 
+NAN = float("nan")  # what outputs hold before: a kernel that writes nothing is then found out
 # A launch, or a torch call; returns the compiled kernel if it is one of ours.
 Step = Callable[[], Any]
 
@@ -43,12 +43,12 @@ class Work:
     check: Callable[[int], float] | None = None  # relative error of what set i wrote
 
 
-def split_plan(point: Point, q: torch.Tensor, cache: KVCache, pool: Pool) -> SplitPlan:
+def split_plan(point: Point, q: torch.Tensor, cache: KVCache, num_sms: int) -> SplitPlan:
     """The heuristic's plan for the point's lengths, or the number of pieces it asks for."""
     config = point.config or default_config(point.model.head_dim)
     if point.splits is not None:
         return equal_splits(max(point.lengths), point.splits, config.block_n)
-    return choose_splits(q, cache, list(point.lengths), config, pool.device.num_sms)
+    return choose_splits(q, cache, list(point.lengths), config, num_sms)
 
 
 def _where(point: Point, pool: Pool, cache: KVCache, sets: int) -> list[torch.Tensor]:
@@ -56,7 +56,7 @@ def _where(point: Point, pool: Pool, cache: KVCache, sets: int) -> list[torch.Te
     lengths = np.array(point.lengths)
     if point.block_size:
         return list(pool.put(pool.tables(cache, lengths, sets, point.order)))
-    return [row[: len(lengths)] for row in pool.put(pool.first_slots(lengths, sets))]
+    return [row[: len(lengths)] for row in pool.put(pool.first_slots(point.model, lengths, sets))]
 
 
 def _sets(point: Point, pool: Pool) -> int:
@@ -72,8 +72,9 @@ def _decode(point: Point, pool: Pool) -> Work:
     model, cache = point.model, pool.cache(point.model, point.block_size)
     config = point.config or default_config(model.head_dim)
     q = pool.random(len(point.lengths), model.num_heads, model.head_dim)
-    plan = split_plan(point, q, cache, pool)
+    plan = split_plan(point, q, cache, pool.device.num_sms)
     buffers = DecodeBuffers.empty(q, plan)
+    buffers.out.fill_(NAN)
     lengths = pool.put(np.array(point.lengths, np.int32))
     calls = [
         DecodeCall(where, lengths, plan, config)
@@ -106,7 +107,7 @@ def _prefill(point: Point, pool: Pool) -> Work:
     model, cache = point.model, pool.cache(point.model, point.block_size)
     batch, config = len(point.lengths), default_prefill(model.head_dim, pool.device.arch)
     q = pool.random(batch * point.queries, model.num_heads, model.head_dim)
-    out = torch.empty_like(q)
+    out = torch.full_like(q, NAN)
     starts = pool.put(np.arange(batch + 1, dtype=np.int32) * point.queries)
     lengths = pool.put(np.array(point.lengths, np.int32))
     tables = _where(point, pool, cache, _sets(point, pool))
@@ -122,60 +123,15 @@ def _prefill(point: Point, pool: Pool) -> Work:
     return Work(sets, 1, check=check)
 
 
-def _append(point: Point, pool: Pool) -> Work:
-    model, cache = point.model, pool.cache(point.model, point.block_size)
-    fused = pool.random(point.queries, model.num_heads + 2 * model.num_kv_heads, model.head_dim)
-    k, v = fused[:, -2 * model.num_kv_heads : -model.num_kv_heads], fused[:, -model.num_kv_heads :]
-    token_bytes = model.num_kv_heads * model.tile_bytes(1)
-    sets = pool.rotations(point.queries * token_bytes, most=64)
-    blocks = pool.blocks(cache.k.shape[0], sets * point.queries, "random").reshape(sets, -1)
-    slots = pool.put(_aligned_rows(blocks * point.block_size + 3))
-    return Work([[append_launch(k, v, cache, row[: point.queries])] for row in slots])
-
-
-def _aligned_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows padded so that each begins at a multiple of 16 entries."""
-    width = padded(rows.shape[1])
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1]))).astype(np.int64)
-
-
-def _copy_blocks(point: Point, pool: Pool) -> Work:
-    cache, count = pool.cache(point.model, point.block_size), point.size[0]
-    available = cache.k.shape[0] // (2 * count)
-    sets = min(pool.rotations(4 * count * point.size[1], most=64), available)
-    pairs = pool.blocks(cache.k.shape[0], 2 * count * sets, "random").reshape(sets, count, 2)
-    return Work([[copy_launch(cache, cache, pool.put(each))] for each in pairs])
-
-
-def _host_link(point: Point, pool: Pool) -> Work:
-    """Blocks between the pool and pinned host memory: one copy a block, or one kernel for all.
-
-    The kernel takes half of the blocks as K and the other half as V.
-    """
-    count, width = point.size[0], point.size[1] // torch.bfloat16.itemsize
-    pinned = pool.device.kind == "cuda"
-    host = torch.empty(count, width, dtype=torch.bfloat16, pin_memory=pinned)
-    near = pool.cache_words().view(torch.bfloat16)[: count * width].view(count, width)
-    source, destination = (near, host) if point.kernel == "d2h" else (host, near)
-    if point.variant == "kernel":
-        from_cache, to_cache = (
-            KVCache(*x.view(2, count // 2, 1, 1, width)) for x in (source, destination)
-        )
-        pairs = pool.put(np.stack([np.arange(count // 2)] * 2, 1))
-        return Work([[copy_launch(from_cache, to_cache, pairs)]])
-
-    def copy_all() -> None:
-        for to_block, from_block in zip(destination, source, strict=True):
-            to_block.copy_(from_block, non_blocking=True)
-
-    return Work([[copy_all]])
-
-
 def _linear(point: Point, pool: Pool) -> Work:
     n, k = point.size
-    x, out = pool.random(point.queries, k), pool.empty(point.queries, n)
+    x, out = pool.random(point.queries, k), pool.empty(point.queries, n).fill_(NAN)
     copies = pool.weights(n, k, pool.rotations(2 * n * k, most=16))
-    return Work([[matmul_step(x, weight, out)] for weight in copies])
+
+    def check(index: int) -> float:
+        return relative_error(out[:4, :64], x[:4].double() @ copies[index][:64].double().t())
+
+    return Work([[matmul_step(x, weight, out)] for weight in copies], check=check)
 
 
 def matmul_step(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> Step:
@@ -223,10 +179,6 @@ PARTS: dict[str, Callable[[Point, Pool], Work]] = {
     "decode": _decode,
     "combine": _decode,
     "prefill": _prefill,
-    "append": _append,
-    "copy_blocks": _copy_blocks,
-    "h2d": _host_link,
-    "d2h": _host_link,
     "linear": _linear,
     "add_rms_norm": _small,
     "rope": _small,

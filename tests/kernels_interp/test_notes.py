@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from kernels.calibrate import notes, output, points, provenance
-from kernels.calibrate.grid import Section, decode_point, sections, sentinel
+from kernels.calibrate.grid import Section, decode_point, sections
 from kernels.calibrate.points import Point
 from kernels.calibrate.pool import Device, Pool
 from kernels.calibrate.run import Calibration
@@ -201,7 +201,3 @@ def test_an_old_driver_is_asked_by_the_old_name_of_why_clocks_are_held_back(monk
     assert "clocks_event_reasons.active" in asked[0]
     monkeypatch.setattr(provenance, "smi", lambda query: {"clocks_event_reasons.active": "0x1"})
     assert provenance.machine_state() == {"clocks_event_reasons.active": "0x1"}
-
-
-def test_the_sentinel_is_one_fixed_point():
-    assert sentinel() == sentinel()
