@@ -9,6 +9,7 @@ sim.plugins'.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -124,8 +125,8 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
         report(path, sentence)
 
     top = validate(TopKeys, data, (), count)
-    parts = _resolve_parts(data, folder, count)
     if not isinstance(top, TopKeys):
+        _resolve_parts(data, folder, count, None)
         return None
     if not NAME.fullmatch(top.name):
         count(("name",), f"{top.name!r} is no folder name; accepted: letters, digits, _ . and -")
@@ -134,10 +135,12 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
         top.device = DEFAULT_DEVICE if top.device is None else top.device
     model = read_model(top.model, folder, count)
     device = read_device(top.device, count)
-    if reported:
-        return None
-    dtypes = (top.dtype, top.kv_cache_dtype)
-    model = served_model(model, dtypes, top.tensor_parallel_size, count)
+    hardware = None
+    if not reported:
+        dtypes = (top.dtype, top.kv_cache_dtype)
+        model = served_model(model, dtypes, top.tensor_parallel_size, count)
+        hardware = {"model": model, "device": device}
+    parts = _resolve_parts(data, folder, count, hardware)
     if reported:
         return None
     rest = (top.gpu_memory_utilization, top.activation_bytes, top.non_torch_bytes, top.kv_cache)
@@ -170,8 +173,14 @@ def _warnings(model: Model | None) -> tuple[str, ...]:
     return tuple(f"{model.name} {warning}" for warning in model.warnings) if model else ()
 
 
-def _resolve_parts(data: Config, folder: Path, report: Report) -> dict[str, Any]:
-    """The plug-ins, resolved and tried out; those that are wrong are reported and left out."""
+def _resolve_parts(
+    data: Config, folder: Path, report: Report, hardware: Mapping[str, object] | None
+) -> dict[str, Any]:
+    """The plug-ins, resolved and tried out; those that are wrong are reported and left out.
+
+    hardware is what a cost model may take facts from, {"model": …, "device": …}; None if it is
+    wrong itself, which has been reported.
+    """
     parts: dict[str, Any] = {}
     for key, (table, base) in PLUGINS.items():
         value = data.get(key)
@@ -184,12 +193,29 @@ def _resolve_parts(data: Config, folder: Path, report: Report) -> dict[str, Any]
         part = resolve(value, table, base, (key,), report)
         if part is None:
             continue
+        if key == "cost":
+            sources = getattr(find_class(part["kind"], table, base), "from_hardware", {})
+            if sources and hardware is None:
+                continue
+            part = {**part, **_facts(part, sources, hardware or {})}
         if _can_build(key, part, folder, report):
             parts[key] = {**part, "max_tokens": rule} if key == "workload" else part
     for key in PLUGINS:
         if key not in DEFAULTS and key in data and data[key] is None:
             report((key,), f"is required; accepted: {{kind: {', '.join(PLUGINS[key][0])}, …}}")
     return parts
+
+
+def _facts(
+    part: Config, sources: Mapping[str, str], hardware: Mapping[str, object]
+) -> dict[str, Any]:
+    """The parameters that a part leaves open, from the experiment's model and device."""
+    facts = {}
+    for name, source in sources.items():
+        owner, _, attribute = source.partition(".")
+        if part[name] is None:
+            facts[name] = getattr(hardware.get(owner), attribute, None)
+    return facts
 
 
 def _split_max_tokens(value: Any, report: Report) -> tuple[Any, str | int | None]:

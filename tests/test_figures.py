@@ -22,6 +22,7 @@ from sim.figures.waste import draw_waste
 
 SOURCE = "linear: a made-up model for tests"
 NUM_SLOTS = 1024
+LOAD_FIGURES = {"latency_vs_rate", "waste_vs_load"}
 SHARES = (0.40, 0.25, 0.10, 0.05, 0.02, 0.18)
 
 
@@ -98,9 +99,23 @@ def _style() -> Iterator[None]:
         yield
 
 
+def for_figure(name: str, rows: list[dict]) -> list[dict]:
+    """Rows that the figure can draw: some need a swept rate instead of a block size."""
+    if name not in LOAD_FIGURES:
+        return rows
+    renamed = []
+    for i, row in enumerate(rows):
+        block_size = row["allocator.block_size"]
+        rest = {key: cell for key, cell in row.items() if key != "allocator.block_size"}
+        rate = float(i) if block_size is None else block_size
+        renamed.append({**rest, "workload.arrivals.rate": rate})
+    return renamed
+
+
 @pytest.fixture
-def example() -> Results:
-    return make_results(sweep_rows())
+def example(request: pytest.FixtureRequest) -> Results:
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    return make_results(for_figure(parameters.get("name", ""), sweep_rows()))
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -231,8 +246,30 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
         "requests": "10 of 200 runs",
         "metric_vs_sweep": "the first 12 of 200 lines",
         "pool_map": "4 of 200 allocators",
+        "latency_vs_rate": "The first 12 of 200 lines",
+        "waste_vs_load": "The first 12 of 200 panels",
     }
     assert said[name] in note
+
+
+def test_a_line_is_hollow_where_the_allocator_does_not_keep_up() -> None:
+    rows = [
+        summary_row(f"r{i}", "paged", **{"workload.arrivals.rate": rate})
+        | {"throughput_req_s": min(rate, 5.0), "ttft_s_p90": 0.1 * rate}
+        for i, rate in enumerate((1.0, 5.0, 5.2, 6.0))
+    ]
+    points = FIGURES["latency_vs_rate"](make_results(rows)).points
+    assert points["keeps_up"].tolist() == [True, True, True, False]
+    assert points["ttft_s_p90"].tolist() == [0.1, 0.5, 0.52, 6.0 * 0.1]
+
+
+def test_the_shares_by_rate_add_to_the_whole_pool() -> None:
+    rows = for_figure("waste_vs_load", sweep_rows())
+    points = FIGURES["waste_vs_load"](make_results(rows)).points
+    shares = points[[f"{term}_frac" for term in TERMS]].sum(axis=1)
+    own = points["internal_frac"] - SHARES[2]  # sweep_rows changes this one alone
+    assert (shares - own).tolist() == pytest.approx([1.0] * len(points))
+    assert points.groupby("label").size().tolist() == [2, 4]
 
 
 ODD_NAMES = [
@@ -260,10 +297,10 @@ def test_odd_names_are_drawn_as_text(name: str, odd: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("factor", [0.0, 1e-9, 1e30])
 def test_numbers_of_any_size(name: str, factor: float, tmp_path: Path) -> None:
-    rows = sweep_rows(values=(1.0, 1.5, 1e15))
+    rows = for_figure(name, sweep_rows(values=(1.0, 1.5, 1e15)))
     for row in rows:
         row["throughput_req_s"] = 3.0 * factor
-        row["num_running_mean"] = 2.0 * factor
+        row["num_running_mean"] = row["ttft_s_p90"] = 2.0 * factor
     results = make_results(rows)
     for run, table in results.timelines.items():
         scaled = [column for column in table if column != "queued_frac"]
@@ -276,6 +313,10 @@ def test_one_run_that_never_queued(name: str, tmp_path: Path) -> None:
     row = summary_row("r0", "paged", **{"allocator.block_size": 16})
     row |= {f"{term}_frac_queued": None for term in TERMS}
     results = make_results([row])
+    if name in LOAD_FIGURES:
+        with pytest.raises(FigureError, match="no rate was swept"):
+            draw(name, results, tmp_path)
+        return
     draw(name, results, tmp_path)
     if name == "waste":
         assert len(draw_waste(results).figure.axes) == 1
