@@ -64,6 +64,24 @@ def tables_from_allocator(lengths, block_size, seed):
     return [allocator.block_table(row).tolist() for row in left]
 
 
+def forked_tables(length, block_size, seed):
+    """Two block tables of one sequence before and after the copy of a write to its fork.
+
+    Returns the shared table, the table of the fork once it has a last block of its own, and that
+    copy as a pair (source, destination). kvsim has no allocator that shares blocks yet: the blocks
+    are its paged allocator's, the destination the next block it hands out, the fork is made here.
+    An allocator with copy-on-write takes this function's place: its tables before and after the
+    append that writes into a shared block, and the copies it reports.
+    """
+    shared, (fresh,) = tables_from_allocator([length, 1], block_size, seed)
+    return shared, [*shared[:-1], fresh], (shared[-1], fresh)
+
+
+@pytest.fixture(name="forked_tables")
+def forked_tables_fixture():
+    return forked_tables
+
+
 @pytest.fixture(name="tables_from_allocator")
 def tables_from_allocator_fixture():
     return tables_from_allocator

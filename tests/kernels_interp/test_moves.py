@@ -90,22 +90,22 @@ def test_blocks_swapped_out_and_in_again_are_unchanged():
     assert torch.equal(result, paged_decode(case.q, case.cache, case.block_table, case.lengths))
 
 
-def test_after_a_copy_on_write_both_sequences_see_their_own_tokens():
+def test_after_a_copy_on_write_both_sequences_see_their_own_tokens(forked_tables):
     shape = Shape()
-    case = make_case(shape, [40, 40], tables=[[3, 1, 4], [3, 1, 4]])  # a fork: all blocks shared
-    copy_blocks(
-        case.cache, case.cache, torch.tensor([[4, 0]])
-    )  # the second writes: it gets block 0
+    shared, forked, (old, new) = forked_tables(40, 16, seed=8)
+    tables = [shared, [*shared, new]]  # the cache has that block too, full of NaN
+    case = make_case(shape, [40, 40], tables=tables)
+    copy_blocks(case.cache, case.cache, torch.tensor([[old, new]]))  # the second writes
     table = case.block_table.clone()
-    table[1, 2] = 0
+    table[1, : len(forked)] = torch.tensor(forked)
     k, v = torch.randn(2, 2, 2, 64)
-    append(k, v, case.cache, torch.tensor([4 * 16 + 8, 0 * 16 + 8]))  # token 40 of each
+    append(k, v, case.cache, torch.tensor([old * 16 + 8, new * 16 + 8]))  # token 40 of each
     lengths = case.lengths + 1
     result = paged_decode(case.q, case.cache, table, lengths)
     truth = reference.paged_decode(case.q, case.cache, table, lengths)
     assert cases.relative_error(result, truth) < cases.tolerance(shape)
-    assert not torch.equal(case.cache.k[4, 8], case.cache.k[0, 8])
-    assert torch.equal(case.cache.k[4, :8], case.cache.k[0, :8])
+    assert not torch.equal(case.cache.k[old, 8], case.cache.k[new, 8])
+    assert torch.equal(case.cache.k[old, :8], case.cache.k[new, :8])
 
 
 def test_add_rms_norm_updates_the_residual_and_normalises_it():
