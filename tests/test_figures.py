@@ -252,15 +252,31 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
     assert said[name] in note
 
 
-def test_a_line_is_hollow_where_the_allocator_does_not_keep_up() -> None:
+def test_a_line_is_hollow_where_requests_wait_longer_than_they_are_served() -> None:
     rows = [
         summary_row(f"r{i}", "paged", **{"workload.arrivals.rate": rate})
-        | {"throughput_req_s": min(rate, 5.0), "ttft_s_p90": 0.1 * rate}
-        for i, rate in enumerate((1.0, 5.0, 5.2, 6.0))
+        | {"ttft_s_p50": wait, "e2e_s_p50": wait + 8.0, "ttft_s_p90": 0.1 * rate}
+        for i, (rate, wait) in enumerate([(1.0, 0.1), (5.0, 7.9), (6.0, 8.1)])
     ]
     points = FIGURES["latency_vs_rate"](make_results(rows)).points
-    assert points["keeps_up"].tolist() == [True, True, True, False]
-    assert points["ttft_s_p90"].tolist() == [0.1, 0.5, 0.52, 6.0 * 0.1]
+    assert points["keeps_up"].tolist() == [True, True, False]
+    assert points["ttft_s_p90"].tolist() == [0.1, 0.5, 6.0 * 0.1]
+
+
+def test_latencies_that_span_decades_are_drawn_on_a_log_axis_with_plain_numbers() -> None:
+    rows = [
+        summary_row(f"r{i}", "paged", **{"workload.arrivals.rate": float(i + 1)})
+        | {"ttft_s_p90": 10.0 ** (i - 1), "itl_s_p90": 0.02 + 0.01 * i}
+        for i in range(3)
+    ]
+    figure = FIGURES["latency_vs_rate"](make_results(rows)).figure
+    figure.draw_without_rendering()
+    normalized, ttft, itl, _ = figure.axes
+    assert (ttft.get_yscale(), itl.get_yscale()) == ("log", "linear")
+    labels = [label.get_text() for ax in (ttft, itl) for label in ax.get_yticklabels()]
+    assert not [label for label in labels if "$" in label]
+    assert {"0.1", "1", "10"} <= set(labels)
+    assert [text.get_text() for text in normalized.texts] == ["no data"]
 
 
 def test_the_shares_by_rate_add_to_the_whole_pool() -> None:
