@@ -10,7 +10,7 @@ from sim.allocators import ALLOCATORS
 from sim.costs import COST_MODELS
 from sim.hardware import GPUS, MODELS
 from sim.schedulers import SCHEDULERS
-from workloads import ARRIVALS, WORKLOADS, open_file
+from workloads import ARRIVALS, LENGTH_DISTRIBUTIONS, WORKLOADS, open_file
 from workloads.trace import Trace
 
 
@@ -22,6 +22,7 @@ def tables() -> dict[str, dict[str, str]]:
         "costs": COST_MODELS,
         "workloads": WORKLOADS,
         "arrivals": ARRIVALS,
+        "lengths": LENGTH_DISTRIBUTIONS,
     }
     listing = {
         table: {name: _describe(entry) for name, entry in entries.items()}

@@ -20,7 +20,7 @@ from sim.allocators import ALLOCATORS, Allocator
 from sim.costs import COST_MODELS, CostModel
 from sim.hardware_keys import MAX_MODEL_LEN, Bytes, ModelLen, read_device, read_model
 from sim.hardware_types import Model
-from sim.paths import find_path
+from sim.paths import with_paths
 from sim.plugins import (
     Config,
     Report,
@@ -264,15 +264,11 @@ def _report_constructor(key: str, part: Config, message: str, report: Report) ->
 
 
 def build_part(key: str, part: Config, folder: Path) -> Any:
-    """Construct a resolved plug-in; a workload's path starts at folder. Raises ValueError."""
+    """Construct a resolved plug-in; a workload's paths start at folder. Raises ValueError."""
     table, base = PLUGINS[key]
     if key == "workload":
         part = {name: value for name, value in part.items() if name != "max_tokens"}
-        if isinstance(part.get("path"), str):
-            try:
-                part["path"] = str(find_path(part["path"], folder))
-            except ValueError as error:
-                raise ValueError(f"path: {error}") from None
+        part = with_paths(part, folder)
     return build(part, table, base)
 
 

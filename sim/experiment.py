@@ -41,6 +41,7 @@ FIGURE_NAMES = (
 )
 MAX_SEEDS = 10_000
 MAX_SEED = (1 << 63) - 1
+MAX_CHANGES_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,10 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     cells = expand(data, axes, folder, errors)
     flush(cells, errors)
     errors.raise_if_any()
-    for cell in cells:
-        _meet_trace(cell, folder, seeds[0])
+    changes = [line for cell in cells for line in _meet_trace(cell, folder, seeds[0])]
     flush(cells, errors)
     errors.raise_if_any()
-    experiment = _experiment(data, cells, seeds, folder)
+    experiment = _experiment(data, cells, seeds, folder, changes)
     _check_different(experiment.specs, cells, errors)
     return experiment
 
@@ -125,8 +125,11 @@ def _check_figures(names: Any, report: Report) -> None:
             report(("figures", i), f"{name} is named twice")
 
 
-def _meet_trace(cell: Cell, folder: Path, seed: int) -> None:
-    """Load the trace of a cell, say what max_tokens is, and check that it has what is needed."""
+def _meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
+    """Load the trace of a cell, say what max_tokens is, and check that it has what is needed.
+
+    The lines returned say what reading or drawing the requests changed.
+    """
     assert cell.point is not None
     config = cell.point.config
     workload = config["workload"]
@@ -134,7 +137,7 @@ def _meet_trace(cell: Cell, folder: Path, seed: int) -> None:
         trace = load_trace(workload, folder, seed)
     except (TraceError, OSError) as error:
         cell.report(("workload",), str(error))
-        return
+        return []
     rule = workload["max_tokens"]
     if rule is None:
         workload["max_tokens"] = "column" if trace.max_tokens is not None else "output"
@@ -152,6 +155,11 @@ def _meet_trace(cell: Cell, folder: Path, seed: int) -> None:
         )
     for key in ("allocator", "scheduler"):
         _check_needs(key, config[key]["kind"], trace, cell.report)
+    drawn = f" (seed {seed})" if uses_seed(workload) else ""
+    return [
+        f"workload      {len(trace):,} requests; {reason}: {count:,}{drawn}"
+        for reason, count in trace.notes.items()
+    ]
 
 
 def _check_needs(key: str, kind: str, trace: Trace, report: Report) -> None:
@@ -166,8 +174,10 @@ def _check_needs(key: str, kind: str, trace: Trace, report: Report) -> None:
         )
 
 
-def _experiment(data: Config, cells: list[Cell], seeds: list[int], folder: Path) -> Experiment:
-    """Put the resolved cells together."""
+def _experiment(
+    data: Config, cells: list[Cell], seeds: list[int], folder: Path, changes: list[str]
+) -> Experiment:
+    """Put the resolved cells together. changes says what was done to their traces."""
     top = _point(cells[0]).top
     budgets = dict.fromkeys(_point(cell).budget_lines for cell in cells)
     lines = list(itertools.chain.from_iterable(budgets))
@@ -175,6 +185,10 @@ def _experiment(data: Config, cells: list[Cell], seeds: list[int], folder: Path)
     unseeded = {config["kind"]: None for config in workloads if not uses_seed(config)}
     if unseeded and len(seeds) > 1:
         lines.append(f"seeds         {', '.join(unseeded)} draws nothing: one run for all seeds")
+    changes = list(dict.fromkeys(changes))
+    lines += changes[:MAX_CHANGES_SHOWN]
+    if len(changes) > MAX_CHANGES_SHOWN:
+        lines.append(f"workload      … and {len(changes) - MAX_CHANGES_SHOWN} more such changes")
     warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
     return Experiment(
         name=top.name,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _SHARED = re.compile(r"\$(?:KVSIM_SHARED\b|\{KVSIM_SHARED\})")
 
@@ -22,4 +24,22 @@ def find_path(path: str, folder: Path) -> Path:
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"{found}: {reason}") from None
+    return found
+
+
+def with_paths(part: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A plug-in's configuration with every path found, also those of nested parts.
+
+    Raises ValueError "<key>: sentence".
+    """
+    found = dict(part)
+    for name, value in part.items():
+        try:
+            if name == "path" and isinstance(value, str):
+                found[name] = str(find_path(value, folder))
+            elif isinstance(value, dict):
+                found[name] = with_paths(value, folder)
+        except ValueError as error:
+            separator = "." if isinstance(value, dict) else ": "
+            raise ValueError(f"{name}{separator}{error}") from None
     return found

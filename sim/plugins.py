@@ -21,6 +21,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import ErrorDetails
 
 from sim.yaml_nodes import KeyPath
+from workloads.checks import written_out
 
 Report = Callable[[KeyPath, str], None]
 Table = Mapping[str, type]
@@ -228,8 +229,11 @@ def resolve(
     """
     other = ", or module:Class" if base is not None else ""
     kinds = f"accepted: {', '.join(table)}{other}"
+    data = written_out(data, table)
     if not isinstance(data, dict):
-        report(path, f"must be a mapping like {{kind: {next(iter(table))}}}, got {_shown(data)}")
+        short = " or a number" if any(hasattr(cls, "shorthand") for cls in table.values()) else ""
+        example = f"{{kind: {next(iter(table))}}}"
+        report(path, f"must be a mapping like {example}{short}, got {_shown(data)}")
         return None
     kind = data.get("kind")
     if not isinstance(kind, str):

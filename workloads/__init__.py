@@ -1,22 +1,27 @@
 """Request traces from files and generators.
 
 WORKLOADS names everything an experiment's workload can be, FORMATS those that read trace files,
-ARRIVALS the arrival processes of generators. To add one, write a class and add a line here (for
-a file format: in formats.py).
+ARRIVALS the arrival processes of generators, LENGTH_DISTRIBUTIONS their lengths. To add one,
+write a class and add a line here (for the others: in their own file).
 """
 
+from workloads.alpaca import Alpaca
 from workloads.arrivals import ARRIVALS
 from workloads.base import Workload
+from workloads.distributions import LENGTH_DISTRIBUTIONS
 from workloads.formats import FORMATS, open_file
 from workloads.inline import Inline
 from workloads.lengths import Lengths
 from workloads.sharegpt import ShareGPT
+from workloads.synthetic import Synthetic
 
 WORKLOADS: dict[str, type[Workload]] = {
     **FORMATS,
+    "alpaca": Alpaca,
     "inline": Inline,
     "lengths": Lengths,
     "sharegpt": ShareGPT,
+    "synthetic": Synthetic,
 }
 
-__all__ = ["ARRIVALS", "FORMATS", "WORKLOADS", "Workload", "open_file"]
+__all__ = ["ARRIVALS", "FORMATS", "LENGTH_DISTRIBUTIONS", "WORKLOADS", "Workload", "open_file"]

@@ -49,6 +49,31 @@ class Poisson(ArrivalProcess):
 
 
 @dataclass(frozen=True)
+class Gamma(ArrivalProcess):
+    """Independent gamma gaps, rate requests per second on average, cv the spread of the gaps.
+
+    cv is the coefficient of variation, standard deviation over mean: above 1 requests come in
+    bursts, below 1 more evenly than by chance; 1 is a Poisson process, if not the same draws as
+    poisson. The first request waits for a gap, too. The same seed at another rate gives the same
+    pattern, stretched.
+    """
+
+    rate: float
+    cv: float
+
+    kind: ClassVar[str] = "gamma"
+
+    def __post_init__(self) -> None:
+        checks.number("rate", self.rate, above=True)
+        checks.variation("cv", self.cv)
+
+    def times_ns(self, num_requests: int, rng: np.random.Generator) -> IntColumn:
+        scale = self.cv**2  # with shape 1 / scale, the mean is 1
+        gaps = rng.standard_gamma(1 / scale, num_requests) * scale
+        return times_from_gaps(gaps * (NANOSECONDS / self.rate))
+
+
+@dataclass(frozen=True)
 class Constant(ArrivalProcess):
     """Equal gaps, rate requests per second; the first request arrives at 0."""
 
@@ -97,6 +122,7 @@ def times_from_gaps(gaps_ns: FloatColumn) -> IntColumn:
 
 ARRIVALS: dict[str, type[ArrivalProcess]] = {
     "poisson": Poisson,
+    "gamma": Gamma,
     "constant": Constant,
     "all_at_once": AllAtOnce,
 }

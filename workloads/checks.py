@@ -31,6 +31,11 @@ def number(
         raise ValueError(f"{name}: must be {rule}, got {value!r}")
 
 
+def variation(name: str, value: object) -> None:
+    """Refuse anything but a coefficient of variation that draws can have: 0.001 to 100."""
+    number(name, value, 0.001, 100)
+
+
 def one_of(name: str, value: object, accepted: Iterable[str]) -> None:
     """Refuse a value that is not in the list."""
     accepted = list(accepted)
@@ -45,11 +50,24 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
     return f", did you mean {close[0]}" if close else ""
 
 
-def build(name: str, spec: Mapping[str, object], table: Mapping[str, type[T]]) -> T:
+def written_out(spec: object, table: Mapping[str, type]) -> object:
+    """A bare number as the {kind: …} it is short for, if an entry of the table has a shorthand.
+
+    The entry's class attribute shorthand names the parameter that the number is.
+    """
+    if isinstance(spec, int | float) and not isinstance(spec, bool):
+        for kind, entry in table.items():
+            if parameter := getattr(entry, "shorthand", None):
+                return {"kind": kind, parameter: spec}
+    return spec
+
+
+def build(name: str, spec: object, table: Mapping[str, type[T]]) -> T:
     """The table entry that {kind: …, and its parameters} describes.
 
     Raises ValueError with the full key, such as "arrivals.rate: must be above 0, got -1".
     """
+    spec = written_out(spec, table)
     if not isinstance(spec, Mapping) or "kind" not in spec:
         raise ValueError(f"{name}: must be {{kind: …}} with one of {', '.join(table)}")
     one_of(f"{name}.kind", spec["kind"], table)

@@ -32,7 +32,7 @@ class Generator(Workload):
         return self.process().times_ns(num_requests, stream(seed, "arrivals"))
 
 
-STREAMS = {"arrivals": 0, "lengths": 1}
+STREAMS = {"arrivals": 0, "lengths": 1, "prompt_tokens": 2, "output_tokens": 3}
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:

@@ -12,13 +12,14 @@ import pydantic
 import pytest
 
 import workloads
-from workloads import ARRIVALS, FORMATS, WORKLOADS, open_file
+from workloads import ARRIVALS, FORMATS, LENGTH_DISTRIBUTIONS, WORKLOADS, open_file
 from workloads.arrivals import ArrivalProcess
 from workloads.base import Workload
+from workloads.distributions import LengthDistribution
 from workloads.trace import Trace, TraceError
 from workloads.tracefile import TraceFile
 
-ENTRIES = [*WORKLOADS.items(), *ARRIVALS.items()]
+ENTRIES = [*WORKLOADS.items(), *ARRIVALS.items(), *LENGTH_DISTRIBUTIONS.items()]
 TABLE = "arrival_s,prompt_tokens,output_tokens\n0,3,4\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
 EXAMPLES = {
@@ -26,7 +27,14 @@ EXAMPLES = {
     "table": {"path": "table.csv"},
     "lengths": {"path": "table.csv", "arrivals": {"kind": "all_at_once"}},
     "inline": {"requests": [{"prompt_tokens": 1, "output_tokens": 1}]},
+    "alpaca": {"num_requests": 3, "arrivals": {"kind": "poisson", "rate": 1}},
     "sharegpt": {"num_requests": 3, "arrivals": {"kind": "poisson", "rate": 1}},
+    "synthetic": {
+        "num_requests": 3,
+        "arrivals": {"kind": "gamma", "rate": 1, "cv": 2},
+        "prompt_tokens": {"kind": "uniform", "low": 3, "high": 5},
+        "output_tokens": 4,
+    },
 }
 
 
@@ -42,6 +50,7 @@ def test_parameters_are_annotated_so_that_a_configuration_can_be_checked(name, e
 def test_tables_hold_classes_of_their_kind():
     assert all(issubclass(entry, Workload) for entry in WORKLOADS.values())
     assert all(issubclass(entry, ArrivalProcess) for entry in ARRIVALS.values())
+    assert all(issubclass(entry, LengthDistribution) for entry in LENGTH_DISTRIBUTIONS.values())
     assert all(issubclass(entry, TraceFile) for entry in FORMATS.values())
     assert FORMATS.items() <= WORKLOADS.items()
 

@@ -1,0 +1,98 @@
+"""Generated workloads in experiment files: nested parts, shorthand, paths, what was changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.cli import main
+from sim.experiment import ConfigError, load_experiment
+
+HEAD = """\
+name: t
+kv_cache: {num_slots: 4096}
+allocator: {kind: paged, block_size: 16}
+workload:
+  kind: synthetic
+  num_requests: 100
+  arrivals: {kind: gamma, rate: 5, cv: 2}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(lengths):
+        path = tmp_path / "t.yaml"
+        path.write_text(HEAD + lengths)
+        return path
+
+    return write_file
+
+
+def lines_of(path, *overrides):
+    with pytest.raises(ConfigError) as error:
+        load_experiment(path, overrides)
+    return error.value.lines
+
+
+def test_lengths_are_resolved_with_their_defaults_and_a_bare_number_written_out(write):
+    path = write("  prompt_tokens: {kind: gamma, mean: 90, cv: 1}\n  output_tokens: 7\n")
+    workload = load_experiment(path).config["workload"]
+    gamma = {"kind": "gamma", "mean": 90.0, "cv": 1.0, "min": 1, "max": None}
+    assert workload["prompt_tokens"] == gamma
+    assert workload["output_tokens"] == {"kind": "fixed", "tokens": 7, "min": 1, "max": None}
+
+
+def test_mistakes_in_nested_parts_are_reported_together_at_their_keys(write):
+    path = write("  prompt_tokens: {kind: gamma, men: 90, cv: 1}\n  output_tokens: many\n")
+    assert lines_of(path, "workload.arrivals.cv=0") == [
+        f"{path}:8: workload.prompt_tokens.mean: is required",
+        f"{path}:8: workload.prompt_tokens.men: unknown key, did you mean mean; "
+        "accepted: mean, cv, min, max",
+        f"{path}:9: workload.output_tokens: must be a mapping like {{kind: fixed}} or a number, "
+        "got 'many'",
+    ]
+
+
+def test_what_only_a_constructor_finds_is_reported_at_the_nested_key(write):
+    path = write("  prompt_tokens: 5\n  output_tokens: {kind: uniform, low: 5, high: 4}\n")
+    (line,) = lines_of(path)
+    assert line.startswith(f"{path}:9: workload.output_tokens.high: must be a whole number, from 5")
+
+
+def test_the_path_of_a_table_starts_at_the_folder_of_the_experiment(write, tmp_path):
+    path = write("  prompt_tokens: {kind: quantiles, path: q.csv}\n  output_tokens: 4\n")
+    (line,) = lines_of(path)
+    assert line.startswith(f"{path}:8: workload.prompt_tokens.path: ")
+    assert line.endswith("q.csv: No such file or directory")
+    (tmp_path / "q.csv").write_text("level,tokens\n0,1\n1,x\n")
+    (line,) = lines_of(path)
+    assert line.endswith("q.csv: line 3: tokens is 'x'; accepted: a number")
+    (tmp_path / "q.csv").write_text("level,tokens\n0,3\n1,3\n")
+    assert load_experiment(path).runs()[0].build()[0].prompt_tokens.tolist() == [3] * 100
+
+
+def test_nested_keys_can_be_swept(write):
+    path = write("  prompt_tokens: {kind: gamma, cv: 1}\n  output_tokens: 4\n")
+    path.write_text(
+        path.read_text() + "sweep: {workload.prompt_tokens.mean: [9, 90], "
+        "workload.output_tokens: [4, 5], workload.arrivals.rate: [1, 2]}\n"
+    )
+    assert len(load_experiment(path).runs()) == 8
+
+
+def test_check_says_how_many_draws_a_limit_changed(write, capsys):
+    path = write("  prompt_tokens: {kind: uniform, low: 1, high: 9, max: 5}\n  output_tokens: 4\n")
+    assert main(["check", str(path)]) == 0
+    changed = [line for line in capsys.readouterr().out.splitlines() if "clipped" in line]
+    assert len(changed) == 1
+    assert changed[0].startswith("  workload      100 requests; clipped: prompt_tokens lowered to ")
+
+
+def test_check_shows_a_bounded_number_of_changes(write, capsys):
+    path = write("  prompt_tokens: {kind: uniform, low: 1, high: 99}\n  output_tokens: 4\n")
+    limits = ", ".join(str(limit) for limit in range(10, 40))
+    path.write_text(path.read_text() + f"sweep: {{workload.prompt_tokens.max: [{limits}]}}\n")
+    assert main(["check", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("clipped") == 10
+    assert "  workload      … and 20 more such changes\n" in out
