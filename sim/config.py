@@ -22,6 +22,7 @@ from sim.hardware_keys import MAX_MODEL_LEN, Bytes, ModelLen, read_device, read_
 from sim.hardware_types import Model
 from sim.paths import with_paths
 from sim.plugins import (
+    UNKNOWN_KEY,
     Config,
     Report,
     Strict,
@@ -182,7 +183,7 @@ def _resolve_parts(
     wrong itself, which has been reported.
     """
     parts: dict[str, Any] = {}
-    for key, (table, base) in PLUGINS.items():
+    for key in PLUGINS:
         value = data.get(key)
         if value is None and key not in DEFAULTS:
             continue  # reported as missing
@@ -190,15 +191,8 @@ def _resolve_parts(
             value = {"kind": DEFAULTS[key], **(value or {})}
         if key == "workload":
             value, rule = _split_max_tokens(value, report)
-        part = resolve(value, table, base, (key,), report)
-        if part is None:
-            continue
-        if key == "cost":
-            sources = getattr(find_class(part["kind"], table, base), "from_hardware", {})
-            if sources and hardware is None:
-                continue
-            part = {**part, **_facts(part, sources, hardware or {})}
-        if _can_build(key, part, folder, report):
+        part = _resolve_part(key, value, (folder, hardware), report)
+        if part is not None:
             parts[key] = {**part, "max_tokens": rule} if key == "workload" else part
     for key in PLUGINS:
         if key not in DEFAULTS and key in data and data[key] is None:
@@ -206,16 +200,62 @@ def _resolve_parts(
     return parts
 
 
-def _facts(
-    part: Config, sources: Mapping[str, str], hardware: Mapping[str, object]
-) -> dict[str, Any]:
-    """The parameters that a part leaves open, from the experiment's model and device."""
+def _resolve_part(
+    key: str, value: Any, around: tuple[Path, Mapping[str, object] | None], report: Report
+) -> Config | None:
+    """One plug-in, resolved and tried out; None if it is wrong.
+
+    around is the folder of paths, and the hardware. An unknown key does not hide what the
+    constructor says of the others.
+    """
+    folder, hardware = around
+    unknown: list[KeyPath] = []
+
+    def note(path: KeyPath, sentence: str) -> None:
+        if sentence.startswith(UNKNOWN_KEY):
+            unknown.append(path[1:])
+        report(path, sentence)
+
+    part = _with_facts(key, resolve(value, *PLUGINS[key], (key,), note), hardware)
+    if part is not None:
+        return part if _can_build(key, part, folder, report) else None
+    if unknown:
+        rest = resolve(_without(value, unknown), *PLUGINS[key], (key,), lambda *_: None)
+        rest = _with_facts(key, rest, hardware)
+        if rest is not None:
+            _can_build(key, rest, folder, report)
+    return None
+
+
+def _with_facts(
+    key: str, part: Config | None, hardware: Mapping[str, object] | None
+) -> Config | None:
+    """A part whose open parameters are facts of the experiment's model and device.
+
+    None if it needs hardware and there is none.
+    """
+    if part is None:
+        return None
+    sources = getattr(find_class(part["kind"], *PLUGINS[key]), "from_hardware", {})
+    if sources and hardware is None:
+        return None
     facts = {}
     for name, source in sources.items():
         owner, _, attribute = source.partition(".")
-        if part[name] is None:
-            facts[name] = getattr(hardware.get(owner), attribute, None)
-    return facts
+        if hardware is not None and part[name] is None:
+            facts[name] = getattr(hardware[owner], attribute, None)
+    return {**part, **facts}
+
+
+def _without(value: Any, paths: list[KeyPath], path: KeyPath = ()) -> Any:
+    """The value without the keys at these paths."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without(below, paths, (*path, key))
+        for key, below in value.items()
+        if (*path, key) not in paths
+    }
 
 
 def _split_max_tokens(value: Any, report: Report) -> tuple[Any, str | int | None]:
@@ -251,16 +291,19 @@ def _sentence(error: BaseException) -> str:
 
 
 def _report_constructor(key: str, part: Config, message: str, report: Report) -> None:
-    """Report a message "parameter: sentence" at the parameter."""
+    """Report a message "parameter: sentence", or several lines of such, at the parameters."""
     table, base = PLUGINS[key]
-    where, sentence = split_key(message)
     known = parameter_names(find_class(part["kind"], table, base))
-    if where and where[0] in known:
-        row = REQUEST.match(sentence)
-        place = (int(row[1]),) if row and where == ("requests",) else ()
-        report((key, *where, *place), sentence)
-    else:
-        report((key,), message)
+    sentences = [split_key(line) for line in message.split("\n")]
+    if not all(where and where[0] in known for where, _ in sentences):
+        sentences = [split_key(message)]
+    for where, sentence in sentences:
+        if where and where[0] in known:
+            row = REQUEST.match(sentence)
+            place = (int(row[1]),) if row and where == ("requests",) else ()
+            report((key, *where, *place), sentence)
+        else:
+            report((key,), message)
 
 
 def build_part(key: str, part: Config, folder: Path) -> Any:

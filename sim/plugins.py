@@ -63,6 +63,7 @@ _BOUNDS = {
     "less_than": ("below", "lt"),
     "less_than_equal": ("at most", "le"),
 }
+UNKNOWN_KEY = "unknown key"  # how the sentence about one begins
 _KEYED = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*): (.+)", re.DOTALL)
 
 
@@ -105,7 +106,7 @@ def _sentences(errors: list[ErrorDetails], data: Config, model: type[Strict]) ->
             sentences[where] = "is required"
         elif kind == "extra_forbidden":
             known = _keys_around(where, model)
-            sentences[where] = "unknown key" + (guess(str(where[-1]), known) if known else "")
+            sentences[where] = UNKNOWN_KEY + (guess(str(where[-1]), known) if known else "")
         elif kind == "literal_error":
             words = re.findall(r"'([^']*)'", error["ctx"]["expected"])
             sentences[where] = f"unknown value {_shown(error['input'])}" + guess(

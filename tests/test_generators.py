@@ -96,3 +96,42 @@ def test_check_shows_a_bounded_number_of_changes(write, capsys):
     out = capsys.readouterr().out
     assert out.count("clipped") == 10
     assert "  workload      … and 20 more such changes\n" in out
+
+
+def test_an_unknown_key_does_not_hide_a_wrong_value_beside_it(write):
+    path = write("  prompt_tokens: {kind: gamma, mean: 0, cv: 1, men: 90}\n  output_tokens: 4\n")
+    unknown, value = lines_of(path)
+    assert unknown.startswith(f"{path}:8: workload.prompt_tokens.men: unknown key")
+    assert value.startswith(f"{path}:8: workload.prompt_tokens.mean: must be at least 1 and at ")
+
+
+@pytest.mark.parametrize(
+    ("override", "keys"),
+    [
+        ("allocator={kind: paged, block_size: 0, blok_size: 4}", ["blok_size", "block_size"]),
+        ("scheduler={kind: fcfs, max_num_seqs: 0, max: 4}", ["max", "max_num_seqs"]),
+        ("cost={kind: constant, seconds: -1, second: 4}", ["second", "seconds"]),
+    ],
+)
+def test_an_unknown_key_does_not_hide_a_wrong_value_of_any_plug_in(write, override, keys):
+    path = write("  prompt_tokens: 5\n  output_tokens: 4\n")
+    part = override.partition("=")[0]
+    found = [
+        line.removeprefix(f"--set {override}: ").partition(": ")[0]
+        for line in lines_of(path, override)
+    ]
+    assert found == [f"{part}.{key}" for key in keys]
+
+
+def test_bad_requests_are_reported_each_at_its_own_line(tmp_path):
+    path = tmp_path / "t.yaml"
+    path.write_text(
+        HEAD.partition("workload:")[0]
+        + "workload:\n  kind: inline\n  requests:\n"
+        + "    - {prompt_tokens: 0, output_tokens: 4}\n"
+        + "    - {prompt_tokens: 5, output_tokens: 4}\n"
+        + "    - {prompt_tokens: 5, output_tokens: 1.5}\n"
+    )
+    first, second = lines_of(path)
+    assert first.startswith(f"{path}:7: workload.requests.0: request 0: prompt_tokens is 0; ")
+    assert second.startswith(f"{path}:9: workload.requests.2")

@@ -14,7 +14,7 @@ class Workload(ABC):
 
     Extend it by one class with annotated constructor parameters (they are the configuration) and
     one line in workloads.WORKLOADS. Constructors check values and touch no file; a bad value is
-    a ValueError that begins with "<parameter>: ".
+    a ValueError that begins with "<parameter>: ", several bad ones are as many such lines.
     """
 
     kind: ClassVar[str]

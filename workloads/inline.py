@@ -12,13 +12,17 @@ from workloads.rows import Reading, Rows
 from workloads.table import Table
 from workloads.trace import Trace
 
+KNOWN = [column.name for column in Table.columns]
+MAX_PROBLEMS = 20
+
 
 @dataclass(frozen=True)
 class Inline(Workload):
     """Requests listed one by one, each {arrival_s, prompt_tokens, output_tokens, max_tokens}.
 
     arrival_s is in seconds and 0 if it is left out; max_tokens stands in all requests or in none.
-    Rules are those of a table: arrivals out of order need unsorted "sort".
+    Rules are those of a table: arrivals out of order need unsorted "sort". Each request that
+    breaks one is named, in a line of its own.
     """
 
     requests: Sequence[Mapping[str, int | float]]
@@ -39,25 +43,38 @@ class Inline(Workload):
         return replace(rows.to_trace(), source="inline")
 
     def _rows(self) -> Rows:
-        known = [column.name for column in Table.columns]
         first = self.requests[0] if self.requests else {}
-        wanted = known if isinstance(first, Mapping) and "max_tokens" in first else known[:-1]
+        has_max_tokens = isinstance(first, Mapping) and "max_tokens" in first
+        wanted = KNOWN if has_max_tokens else KNOWN[:-1]
         reading = Reading("requests", Table.columns, place="request")
+        reading.header(wanted)
+        problems = []
         for number, request in enumerate(self.requests):
-            if not isinstance(request, Mapping):
-                raise ValueError(f"requests: request {number} must be a mapping, got {request!r}")
-            if number == 0:
-                reading.header(wanted)
-            for key in request:
-                checks.one_of(f"requests: request {number}", key, known)
-            cells = {"arrival_s": 0, **request}
-            for name in wanted:
-                if name not in cells:
-                    raise ValueError(f"requests: request {number} has no {name}")
-            if len(cells) > len(wanted):
-                raise ValueError(
-                    f"requests: request {number} has max_tokens, request 0 has none; "
-                    "accepted: all have it or none has"
-                )
-            reading.add_row(number, [cells[name] for name in wanted])
+            try:
+                reading.add_row(number, _cells(number, request, wanted))
+            except ValueError as error:
+                problems.append(str(error))
+        if len(problems) > MAX_PROBLEMS:
+            more = len(problems) - MAX_PROBLEMS
+            problems[MAX_PROBLEMS:] = [f"requests: {more:,} more requests are not accepted either"]
+        if problems:
+            raise ValueError("\n".join(problems))
         return reading.rows()
+
+
+def _cells(number: int, request: object, wanted: Sequence[str]) -> list[object]:
+    """The wanted values of one request. Raises ValueError for what is no request or has others."""
+    if not isinstance(request, Mapping):
+        raise ValueError(f"requests: request {number} must be a mapping, got {request!r}")
+    for key in request:
+        checks.one_of(f"requests: request {number}", key, KNOWN)
+    cells = {"arrival_s": 0, **request}
+    for name in wanted:
+        if name not in cells:
+            raise ValueError(f"requests: request {number} has no {name}")
+    if len(cells) > len(wanted):
+        raise ValueError(
+            f"requests: request {number} has max_tokens, request 0 has none; "
+            "accepted: all have it or none has"
+        )
+    return [cells[name] for name in wanted]

@@ -57,3 +57,23 @@ def test_a_mistake_is_refused_when_the_workload_is_made(requests, sentence):
     with pytest.raises(ValueError, match=r"^requests: ") as error:
         Inline(requests)
     assert str(error.value).startswith(sentence)
+
+
+def test_every_bad_request_is_named_each_in_a_line():
+    with pytest.raises(ValueError, match="requests") as error:
+        Inline([{**ONE, "prompt_tokens": 0}, ONE, 7, {**ONE, "max_token": 1}])
+    assert [line.partition(";")[0] for line in str(error.value).split("\n")] == [
+        "requests: request 0: prompt_tokens is 0",
+        "requests: request 2 must be a mapping, got 7",
+        "requests: request 3: 'max_token' is unknown, did you mean max_tokens",
+    ]
+
+
+def test_of_many_bad_requests_the_first_twenty_are_named_and_the_others_counted():
+    with pytest.raises(ValueError, match="requests") as error:
+        Inline([{**ONE, "output_tokens": 0}] * 1500)
+    lines = str(error.value).split("\n")
+    assert [line[:22] for line in lines[:20]] == [
+        f"requests: request {i}: o"[:22] for i in range(20)
+    ]
+    assert lines[20:] == ["requests: 1,480 more requests are not accepted either"]
