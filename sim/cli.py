@@ -85,8 +85,8 @@ def _add(commands: Any, name: str, text: str, command: Any) -> argparse.Argument
     return parser
 
 
-def _add_experiment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="an experiment (YAML)")
+def _add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    parser.add_argument("file", metavar="FILE", nargs=nargs, help="an experiment (YAML)")
     parser.add_argument(
         "--set",
         dest="overrides",
@@ -114,7 +114,10 @@ def _add_run(commands: Any) -> None:
 
 def _add_check(commands: Any) -> None:
     check = _add(commands, "check", "validate an experiment; say what would run", check_command)
-    _add_experiment(check)
+    check.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of experiments, for editors"
+    )
+    _add_experiment(check, "?")
 
 
 def _add_others(commands: Any) -> None:
@@ -179,6 +182,13 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 def check_command(arguments: argparse.Namespace) -> int:
     """kvsim check."""
+    if arguments.schema:
+        from sim.schema import experiment_schema
+
+        print(json.dumps(experiment_schema(), indent=1, ensure_ascii=False))
+        return 0
+    if arguments.file is None:
+        raise UserError("check: FILE is missing; accepted: an experiment (YAML), or --schema")
     experiment = _load(arguments)
     specs = experiment.runs()
     print(f"{experiment.name}: {len(specs)} runs")

@@ -12,20 +12,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from sim.allocators import ALLOCATORS, Allocator
 from sim.costs import COST_MODELS, CostModel
-from sim.hardware_keys import MAX_MODEL_LEN, Bytes, ModelLen, read_device, read_model
+from sim.hardware_keys import MAX_MODEL_LEN, read_device, read_model
 from sim.hardware_types import Model
+from sim.keys import TopKeys
 from sim.paths import with_paths
 from sim.plugins import (
     UNKNOWN_KEY,
     Config,
     Report,
-    Strict,
     Table,
     build,
     find_class,
@@ -34,7 +32,7 @@ from sim.plugins import (
     split_key,
     validate,
 )
-from sim.pool import DType, KvCacheKeys, KvDType, NumGpus, PoolKeys, find_pool, served_model
+from sim.pool import PoolKeys, find_pool, served_model
 from sim.schedulers import SCHEDULERS, Scheduler
 from sim.sequence import SequenceTable
 from sim.yaml_nodes import ConfigError, KeyPath
@@ -62,41 +60,6 @@ DEFAULT_MAX_MODEL_LEN = 2048
 DEFAULTS = {"scheduler": "fcfs", "cost": "linear"}
 
 MAX_TOKENS_RULES = ("output", "max_model_len", "column")
-
-Seconds = Annotated[float, Field(gt=0)]
-
-
-class SloKeys(Strict):
-    """Limits a request must keep to count as good, in seconds."""
-
-    ttft_s: Seconds | None = None
-    tpot_s: Seconds | None = None
-    e2e_s: Seconds | None = None
-
-
-class TopKeys(Strict):
-    """The top level; plug-ins, presets and seeds are looked into separately."""
-
-    name: str
-    description: str = ""
-    model: Any = None
-    device: Any = None
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    activation_bytes: Bytes = 0
-    non_torch_bytes: Bytes = 0
-    tensor_parallel_size: NumGpus = 1
-    dtype: DType = "auto"
-    kv_cache_dtype: KvDType = "auto"
-    kv_cache: KvCacheKeys | None = None
-    max_model_len: ModelLen | None = None
-    workload: Any
-    allocator: Any
-    scheduler: Any = None
-    cost: Any = None
-    seeds: Any = 1
-    sweep: Any = None
-    slo: SloKeys | None = None
-    figures: list[str] | None = None
 
 
 @dataclass(frozen=True)

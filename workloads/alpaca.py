@@ -21,7 +21,7 @@ from workloads.joint import Joint
 
 @dataclass(frozen=True)
 class Alpaca(Joint):
-    """Instructions and answers of Stanford Alpaca: num_requests, arrivals.
+    """Instructions and answers of Stanford Alpaca.
 
     scale_to_paper multiplies prompts and outputs so that their means are the 19.31 and 58.45
     tokens which the PagedAttention paper prints: a fit, no data.

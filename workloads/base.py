@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from workloads.trace import Trace
@@ -21,6 +21,8 @@ class Workload(ABC):
     uses_seed: ClassVar[bool] = False
     # parameters that are themselves {kind: …}, and the table that names their entries
     nested: ClassVar[Mapping[str, Mapping[str, type]]] = {}
+    # parameters that are lists of mappings, and the keys that an item may have
+    item_keys: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     @abstractmethod
     def load(self, seed: int) -> Trace:

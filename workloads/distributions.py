@@ -27,7 +27,11 @@ from workloads.trace import MAX_TOKENS, FloatColumn, IntColumn
 
 @dataclass(frozen=True, kw_only=True)
 class LengthDistribution(ABC):
-    """A rule for token counts, none below min or above max (None: no limit of its own)."""
+    """A rule for token counts.
+
+    min and max limit them: a draw below min is set to min, one above max to max (None: no limit),
+    and both are counted.
+    """
 
     min: int = 1
     max: int | None = None
@@ -67,7 +71,7 @@ class LengthDistribution(ABC):
 
 @dataclass(frozen=True)
 class Fixed(LengthDistribution):
-    """Always the same number of tokens. A bare number means this one."""
+    """Always the same number of tokens; a bare number is short for this one."""
 
     tokens: int
 

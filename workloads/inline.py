@@ -29,6 +29,7 @@ class Inline(Workload):
     unsorted: Literal["error", "sort"] = "error"
 
     kind: ClassVar[str] = "inline"
+    item_keys: ClassVar[Mapping[str, Sequence[str]]] = {"requests": KNOWN}
 
     def __post_init__(self) -> None:
         checks.one_of("unsorted", self.unsorted, ["error", "sort"])

@@ -31,6 +31,8 @@ ROUNDS = 30  # of finding the factors of a scaled table; each leaves a tenth of 
 class Joint(Generator):
     """Draws from a joint table. Subclasses name their file, and the means the paper prints.
 
+    num_requests is how many there are.
+    arrivals are {kind: …}, an arrival process (kvsim list arrivals).
     The first requests of a longer list are those of a shorter one with the same seed.
     """
 

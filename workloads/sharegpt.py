@@ -23,7 +23,7 @@ from workloads.joint import Joint
 
 @dataclass(frozen=True)
 class ShareGPT(Joint):
-    """First turns of ShareGPT conversations, up to 2048 tokens in all: num_requests, arrivals.
+    """First turns of ShareGPT conversations, up to 2048 tokens in all.
 
     scale_to_paper multiplies prompts and outputs so that their means are the 161.31 and 337.99
     tokens which the PagedAttention paper prints: a fit, no data. A request cut to 2048 tokens by

@@ -21,9 +21,12 @@ from workloads.trace import Trace
 class Synthetic(Generator):
     """Requests from distributions: num_requests, arrivals, prompt_tokens, output_tokens.
 
-    The two lengths are {kind: …} as arrivals are; a bare number of tokens is a fixed length.
-    Arrivals, prompts and outputs draw from streams of their own, so changing one leaves the
-    others as they were, and the first requests of a longer list are those of a shorter one.
+    num_requests is how many there are.
+    arrivals are {kind: …}, an arrival process (kvsim list arrivals).
+    prompt_tokens and output_tokens are {kind: …}, a distribution (kvsim list lengths), or a bare
+    number of tokens for all.
+    Arrivals, prompts and outputs draw from streams of their own: changing one leaves the others
+    as they were, and the first requests of a longer list are those of a shorter one.
     """
 
     num_requests: int

@@ -1,0 +1,73 @@
+"""The keys at the top of an experiment file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from sim.hardware_keys import Bytes, ModelLen
+from sim.plugins import Strict
+from sim.pool import DType, KvCacheKeys, KvDType, NumGpus
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class SloKeys(Strict):
+    """Limits a request must keep to count as good, in seconds.
+
+    ttft_s is the time to the first token, tpot_s the time per output token after it, e2e_s the
+    time from arrival to the last token.
+    """
+
+    ttft_s: Seconds | None = None
+    tpot_s: Seconds | None = None
+    e2e_s: Seconds | None = None
+
+
+class TopKeys(Strict):
+    """An experiment. Plug-ins, presets, seeds and sweep are looked into separately.
+
+    name is also that of the folder of results: letters, digits, dots, _ and -.
+    description says what the experiment asks, in a few sentences.
+    model is a preset (kvsim list models), the path of a config.json, or numbers; in an editor a
+    path begins with a dot, / or $, or ends in .json.
+    device is a preset (kvsim list devices) or numbers.
+    gpu_memory_utilization is the fraction of the device's memory that may be used.
+    activation_bytes are kept free for activations, non_torch_bytes for what else takes memory.
+    tensor_parallel_size is the number of GPUs that the model is split over.
+    dtype is that of the weights; auto is what the model's config says.
+    kv_cache_dtype is that of the KV cache; auto is dtype.
+    kv_cache gives the size of the pool, instead of what model and device leave.
+    max_model_len is the longest sequence in tokens; the model's own if it is left out.
+    workload is where the requests come from (kvsim list workloads).
+    allocator is the memory under test, or a list of them (kvsim list allocators).
+    scheduler decides what runs in an iteration (kvsim list schedulers); fcfs if it is left out.
+    cost is how long an iteration takes (kvsim list costs); linear if it is left out.
+    seeds is how many seeds there are, from 0 on, or a list of them.
+    sweep maps dotted keys, such as allocator.block_size, to lists of values: one run for each
+    combination.
+    slo are limits that a request must keep to count as good.
+    figures are drawn when all runs are done.
+    """
+
+    name: str
+    description: str = ""
+    model: Any = None
+    device: Any = None
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    activation_bytes: Bytes = 0
+    non_torch_bytes: Bytes = 0
+    tensor_parallel_size: NumGpus = 1
+    dtype: DType = "auto"
+    kv_cache_dtype: KvDType = "auto"
+    kv_cache: KvCacheKeys | None = None
+    max_model_len: ModelLen | None = None
+    workload: Any
+    allocator: Any
+    scheduler: Any = None
+    cost: Any = None
+    seeds: Any = 1
+    sweep: Any = None
+    slo: SloKeys | None = None
+    figures: list[str] | None = None

@@ -1,0 +1,246 @@
+"""A JSON Schema of experiment files, for editors: `kvsim check --schema`.
+
+Made from what validates: the pydantic models of the keys, the plug-in tables, the annotations of
+constructors and, for lower bounds, the constructors themselves, which are asked whether they
+take -1 and 0. Descriptions are the sentences of docstrings that name a key.
+
+The schema knows less than `kvsim check`: what depends on two keys, on a file, or on an upper
+bound that only a constructor knows, passes. What it refuses, check refuses too, but for two
+things: a value that a sweep replaces is looked at as it stands, and a model that is a folder
+must be written like a path. With a sweep, keys that it may set are not required.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sim.config import DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS
+from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
+from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
+from sim.hardware_keys import MAX_MODEL_LEN, ConfigKeys, DeviceKeys, ModelKeys
+from sim.keys import TopKeys
+from sim.plugins import Strict, Table, parameter_model, split_key
+from sim.sweep import SWEEPABLE
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NULL: Schema = {"type": "null"}
+PATH_LIKE: Schema = {"type": "string", "pattern": r"^[.$]|/|\.json$"}
+
+
+def experiment_schema() -> Schema:
+    """The schema of an experiment file."""
+    definitions = _Definitions()
+    top = _keys(TopKeys, definitions)
+    for key, schema in _open_keys(definitions).items():
+        schema["description"] = top["properties"][key]["description"]
+        top["properties"][key] = schema
+    top["properties"]["name"]["pattern"] = f"^(?:{NAME.pattern})$"
+    # each plug-in, or each of a list of them
+    complete = {
+        "properties": {
+            key: _ref(f"{key} complete") | {"items": _ref(f"{key} complete")} for key in PLUGINS
+        },
+        "required": [key for key in PLUGINS if key not in DEFAULTS],
+    }
+    return {
+        "$schema": DIALECT,
+        "title": "kvsim experiment",
+        **top,
+        "required": ["name", "allocator"],
+        "if": {"not": {"required": ["sweep"]}},
+        "then": complete,
+        "$defs": definitions.schemas,
+    }
+
+
+def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
+    """The keys whose annotation says nothing, because they are looked into separately."""
+    for key, (table, base) in PLUGINS.items():
+        definitions.add_table(key, table, base, DEFAULTS.get(key))
+    one = _ref("allocator")
+    roots = "|".join(SWEEPABLE)
+    seed = {"type": "integer", "minimum": 0, "maximum": MAX_SEED}
+    seeds = {"type": "array", "items": seed, "minItems": 1, "maxItems": MAX_SEEDS}
+    numbers = {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}
+    models = [_keys(keys, definitions) for keys in (ModelKeys, ConfigKeys)]
+    return {
+        "model": _any_of(*_names(MODELS, MODEL_ALIASES), PATH_LIKE, *models, NULL),
+        "device": _any_of(*_names(GPUS, GPU_ALIASES), _keys(DeviceKeys, definitions), NULL),
+        "workload": _ref("workload"),
+        "allocator": _any_of(one, {"type": "array", "items": one, "minItems": 1}),
+        "scheduler": _any_of(_ref("scheduler"), NULL),
+        "cost": _any_of(_ref("cost"), NULL),
+        "seeds": _any_of(numbers, {**seeds, "uniqueItems": True}, NULL),
+        "sweep": _any_of(
+            {
+                "type": "object",
+                "propertyNames": {
+                    "pattern": rf"^({roots})(\.|$)",
+                    "not": {"enum": ["allocator", "allocator.kind"]},
+                },
+                "additionalProperties": {"type": "array", "minItems": 1},
+            },
+            NULL,
+        ),
+        "figures": _any_of(
+            {"type": "array", "items": {"enum": list(FIGURE_NAMES)}, "uniqueItems": True}, NULL
+        ),
+    }
+
+
+class _Definitions:
+    """The $defs: a table as `name`, its entries as `name.kind`, and `name complete`.
+
+    The first two say which keys and values there may be, the last which keys there must be.
+    """
+
+    def __init__(self) -> None:
+        self.schemas: dict[str, Schema] = {}
+        self._names: dict[int, str] = {}
+
+    def add_table(
+        self, name: str, table: Table, base: type | None = None, default: str | None = None
+    ) -> str:
+        """Define a table of plug-ins, unless it is known under another name; return its name."""
+        known = self._names.setdefault(id(table), name)
+        if known != name:
+            return known
+        entries = []
+        for kind, entry in table.items():
+            schema = self.schemas[f"{name}.{kind}"] = self._entry(kind, entry)
+            entries.append(_ref(f"{name}.{kind}"))
+            if name == "workload":
+                schema["properties"]["max_tokens"] = _max_tokens()
+            if key := getattr(entry, "shorthand", None):
+                entries.append(schema["properties"][key])
+        if base is not None:
+            elsewhere = {"type": "string", "pattern": ":", "description": "module:Class"}
+            one = {"type": "object", "properties": {"kind": elsewhere}, "required": ["kind"]}
+            entries.append(one)
+        self.schemas[name] = _any_of(*entries)
+        complete: Schema = {"allOf": [self._case(*item) for item in table.items()]}
+        if default is None:
+            complete["required"] = ["kind"]
+        self.schemas[f"{name} complete"] = complete
+        return name
+
+    def _entry(self, kind: str, entry: type) -> Schema:
+        """The keys that an entry may have."""
+        schema = _keys(parameter_model(entry), self, entry)
+        schema.pop("required", None)  # a sweep may set them
+        properties = schema["properties"]
+        for key, table in getattr(entry, "nested", {}).items():
+            about = {"description": properties[key]["description"]}
+            properties[key] = _ref(self.add_table(key, table)) | about
+        for key, names in getattr(entry, "item_keys", {}).items():
+            items = properties[key]["items"]
+            cell = items["additionalProperties"]
+            items |= {"properties": dict.fromkeys(names, cell), "additionalProperties": False}
+        for key, value in properties.items():
+            for member in value.get("anyOf", [value]):
+                if member.get("type") in {"integer", "number"}:
+                    member.update(_lower_bound(entry, key, member["type"] == "integer"))
+        about_kind = {"const": kind, "description": schema["description"]}
+        schema["properties"] = {"kind": about_kind, **properties}
+        return schema
+
+    def _case(self, kind: str, entry: type) -> Schema:
+        """The keys that an entry of this kind must have, also in what is nested."""
+        nested: Mapping[str, Table] = getattr(entry, "nested", {})
+        return {
+            "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
+            "then": {
+                "required": parameter_model(entry).model_json_schema().get("required", []),
+                "properties": {
+                    key: _ref(f"{self._names[id(table)]} complete") for key, table in nested.items()
+                },
+            },
+        }
+
+
+def _max_tokens() -> Schema:
+    count = {"type": "integer", "minimum": 1, "maximum": MAX_MODEL_LEN}
+    about = "What the scheduler knows of the output: a rule, or a number of tokens."
+    return _any_of({"enum": list(MAX_TOKENS_RULES)}, count, NULL) | {"description": about}
+
+
+def _keys(model: type[Strict], definitions: _Definitions, about: type | None = None) -> Schema:
+    """The schema of a model's keys, with their descriptions from the docstrings of a class."""
+    docs = [doc for cls in (about or model).__mro__ if (doc := vars(cls).get("__doc__"))]
+    schema: Schema = model.model_json_schema()
+    for name, inner in schema.pop("$defs", {}).items():
+        _describe(inner, [inner["description"]])
+        definitions.schemas[name] = inner
+    _describe(schema, docs)
+    return schema
+
+
+def _describe(schema: Schema, docs: list[str]) -> None:
+    """Give a mapping and its keys descriptions from docstrings, instead of titles."""
+    schema.pop("title", None)
+    schema["description"] = _summary(docs[0])
+    for key, value in schema["properties"].items():
+        value.pop("title", None)
+        value["description"] = _about(key, docs)
+
+
+def _about(key: str, docs: list[str]) -> str:
+    """The sentences about a key in the first docstring that has any; failing that, its summary."""
+    for doc in docs:
+        sentences = re.split(r"(?<=\.)\s+", " ".join(doc.split()))
+        found = [sentence for sentence in sentences if re.search(rf"\b{key}\b", sentence)]
+        first = [sentence for sentence in found if sentence.startswith(f"{key} ")]
+        if found:
+            return " ".join(first or found)
+    return _summary(docs[0])
+
+
+def _summary(doc: str) -> str:
+    """The first paragraph of a docstring."""
+    return " ".join(inspect.cleandoc(doc).partition("\n\n")[0].split())
+
+
+def _lower_bound(cls: type, key: str, is_whole: bool) -> Schema:
+    """What a constructor says of -1 and 0: a refusal begins with the key."""
+    schema = parameter_model(cls).model_json_schema()
+    others = {
+        name: 1 if schema["properties"][name].get("type") in {"integer", "number"} else "x"
+        for name in schema.get("required", [])
+    }
+
+    def refuses(value: float) -> bool:
+        try:
+            cls(**{**others, key: value})
+        except ValueError as error:
+            return split_key(str(error))[0] == (key,)
+        except Exception:  # about the others, or two that do not go together
+            return False
+        return False
+
+    if refuses(0):
+        takes_more = not all(refuses(value) for value in ([1] if is_whole else [0.5, 1.0]))
+        bound = {"minimum": 1} if is_whole else {"exclusiveMinimum": 0}
+        return bound if takes_more else {}
+    return {"minimum": 0} if refuses(-1) else {}
+
+
+def _names(presets: Iterable[str], aliases: Iterable[str]) -> list[Schema]:
+    """Presets as they are offered, and every name in upper or lower case as it is taken."""
+    letters = "|".join(
+        "".join(f"[{c}{c.upper()}]" if c.isalpha() else re.escape(c) for c in name)
+        for name in [*presets, *aliases]
+    )
+    return [{"enum": list(presets)}, {"type": "string", "pattern": f"^({letters})$"}]
+
+
+def _any_of(*schemas: Schema) -> Schema:
+    return {"anyOf": list(schemas)}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name.replace(' ', '%20')}"}
