@@ -36,6 +36,7 @@ FIGURE_NAMES = (
     "requests",
     "metric_vs_sweep",
     "pool_map",
+    "batched",
     "latency_vs_rate",
     "waste_vs_load",
 )

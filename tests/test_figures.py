@@ -242,6 +242,7 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
     note = footer(FIGURES[name](results))
     said = {
         "waste": "The first 30 of 200 bars",
+        "batched": "The first 30 of 200 bars",
         "timeline": "6 of 200 runs",
         "requests": "10 of 200 runs",
         "metric_vs_sweep": "the first 12 of 200 lines",

@@ -10,6 +10,7 @@ from pathlib import Path
 import matplotlib.style
 
 from sim.figures.base import Drawing, FigureError, Results
+from sim.figures.batched import draw_batched
 from sim.figures.latency import draw_latency_vs_rate
 from sim.figures.pool_map import draw_pool_map
 from sim.figures.running import draw_requests
@@ -28,6 +29,7 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "requests": draw_requests,
     "metric_vs_sweep": draw_metric_vs_sweep,
     "pool_map": draw_pool_map,
+    "batched": draw_batched,
     "latency_vs_rate": draw_latency_vs_rate,
     "waste_vs_load": draw_waste_vs_load,
 }

@@ -50,7 +50,7 @@ def wrap(text: str, columns: int, lines: int) -> str:
     """Clean text in at most so many lines."""
     cut = textwrap.wrap(clean(text), columns)
     if len(cut) > lines:
-        cut = [*cut[: lines - 1], clean(cut[lines - 1] + "…" * columns, columns)]
+        cut = [*cut[: lines - 1], cut[lines - 1][: columns - 1] + "…"]
     return "\n".join(cut)
 
 

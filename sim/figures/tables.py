@@ -65,8 +65,15 @@ def _short_names(names: Sequence[str]) -> dict[str, str]:
 
 def _label(row: pd.Series, names: Sequence[str], short: dict[str, str]) -> str:
     kind = row.get("allocator")
-    parts = [f"{short[name]}={value_text(row[name])}" for name in names if not is_empty(row[name])]
-    return ", ".join([str(kind) if not is_empty(kind) else "run", *parts])
+    parts = [_part(short[name], row[name]) for name in names if not is_empty(row[name])]
+    return ", ".join(filter(None, [str(kind) if not is_empty(kind) else "run", *parts]))
+
+
+def _part(name: str, value: object) -> str:
+    """A parameter in a label: its name alone if it is a switch that is on, nothing if off."""
+    if isinstance(value, bool | np.bool_) or value in {"True", "False"}:
+        return name if str(value) == "True" else ""
+    return f"{name}={value_text(value)}"
 
 
 def _unfinished(runs: pd.DataFrame) -> str:

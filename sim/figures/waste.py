@@ -29,8 +29,7 @@ def draw_waste(results: Results) -> Drawing:
     has_queued = results.summary.filter(regex="_frac_queued$").notna().any(axis=None)
     panels = [WHOLE, QUEUED] if has_queued else [WHOLE]
     points = pd.concat([_points(shown, panel) for panel in panels], ignore_index=True)
-    names = [style.wrap(group.label, 26, 3) for group in shown]
-    pitch = 0.2 + 0.13 * max(name.count("\n") + 1 for name in names)
+    names, pitch = bar_names(shown)
     figure, body = style.new_figure(1.7 + pitch * len(shown))
     axes = body.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for panel, ax in zip(panels, axes, strict=True):
@@ -43,6 +42,12 @@ def draw_waste(results: Results) -> Drawing:
     style.legend(body, handles, [TERM_TITLES[term] for term in ORDER], columns=6)
     style.foot(figure, results.cost_source, _notes(found, points))
     return Drawing(figure, points)
+
+
+def bar_names(shown: Sequence[Group]) -> tuple[list[str], float]:
+    """Labels of bars on a few lines each, and the height that one bar then needs, in inches."""
+    names = [style.wrap(group.label, 30, 4) for group in shown]
+    return names, 0.2 + 0.13 * max(name.count("\n") + 1 for name in names)
 
 
 def _points(shown: Sequence[Group], panel: str) -> pd.DataFrame:
