@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,29 +68,11 @@ def model_from_config(
     max_len = _max_len(keys)
     stored = str(keys.get("dtype", "torch_dtype") or "float32").removeprefix("torch.")
     dtype = _DTYPES.get(stored, "float16")
-    quantization = _quantization(keys)
-    warnings = _warnings(keys, shape, max_len)
-    count, problem = _count(keys, shape)
-    num_params = count.total if count else None
-    if total_size is not None and not quantization:
-        stored_params = total_size // DTYPE_BYTES.get(stored, 2)
-        # a tower or a head that the formula does not know is in the checkpoint all the same
-        num_params = num_params if num_params == stored_params else stored_params
-    weights, unknown = _weights(count, quantization, keys)
-    if num_params is not None and not quantization:
-        weights, unknown = num_params * DTYPE_BYTES[dtype], ""
-    elif total_size is not None:
-        weights, unknown = total_size, ""
-    if total_size is None and count is not None:
-        warnings += _uncounted(keys)
-    return Model(
+    model = Model(
         name=name,
         kv_bytes_per_token=shape.kv_values_per_token * DTYPE_BYTES[dtype],
         max_len=max_len,
-        weights_bytes=weights,
         source=source,
-        num_params=num_params,
-        num_active_params=count.active if count else num_params,
         layers=shape.layers,
         hidden=shape.hidden,
         heads=shape.heads,
@@ -98,7 +81,35 @@ def model_from_config(
         has_latent_kv=shape.latent_dim is not None,
         dtype=dtype,
         kv_dtype=dtype,
-        quantization=quantization,
+        quantization=_quantization(keys),
+        warnings=_warnings(keys, shape, max_len),
+    )
+    return _with_weights(model, keys, shape, total_size, DTYPE_BYTES.get(stored, 2))
+
+
+def _with_weights(
+    model: Model, keys: Keys, shape: Shape, total_size: int | None, stored_bytes: int
+) -> Model:
+    """The model with its parameters and weights; stored_bytes are a parameter's on disk."""
+    count, problem = _count(keys, shape)
+    params = count.total if count else None
+    warnings = model.warnings
+    if total_size is not None and not model.quantization:
+        params = total_size // stored_bytes
+        warnings += _differs(count, params, keys)
+    elif count is not None and total_size is None:
+        warnings += _uncounted(keys)
+    weights, unknown = _weights(count, model.quantization, keys)
+    if params is not None and not model.quantization:
+        weights = params * DTYPE_BYTES[model.dtype]
+    elif total_size is not None:
+        weights = total_size
+    active = count.active if count else params
+    return replace(
+        model,
+        weights_bytes=weights,
+        num_params=params,
+        num_active_params=min(active, params) if active and params else None,
         warnings=warnings,
         why_no_weights=problem or unknown if weights is None else "",
     )
@@ -218,6 +229,16 @@ def _warnings(keys: Keys, shape: Shape, max_len: int | None) -> tuple[str, ...]:
     elif keys.get("cross_attention_layers") or keys.flag("add_cross_attention", False):
         found.append("it has cross-attention, whose KV does not grow with the text")
     return tuple(f"is treated as full attention: {sentence}" for sentence in found)
+
+
+def _differs(count: ParamCount | None, num_params: int, keys: Keys) -> tuple[str, ...]:
+    """That an index and a config.json are not of one model; towers are in the index only."""
+    if count is None or keys.is_nested or abs(num_params - count.total) <= 0.02 * count.total:
+        return ()
+    return (
+        f"has {num_params:,} parameters by its {INDEX} and {count.total:,} by its config.json: "
+        "the former are taken",
+    )
 
 
 def _uncounted(keys: Keys) -> tuple[str, ...]:

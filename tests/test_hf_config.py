@@ -181,14 +181,25 @@ def test_an_unknown_architecture_is_counted_like_llama_and_says_so() -> None:
 
 def test_the_index_beside_a_config_gives_the_weights(tmp_path: Path) -> None:
     file = write(tmp_path / "some-model", SMALL)
-    write(file.parent, {"metadata": {"total_size": 400_000}}, "model.safetensors.index.json")
+    stored = 2 * SMALL_PARAMS + 2000
+    write(file.parent, {"metadata": {"total_size": stored}}, "model.safetensors.index.json")
     model = read_config(file.parent)
     assert model == read_config(file)
-    assert (model.name, model.weights_bytes, model.num_params) == ("some-model", 400_000, 200_000)
-    write(file.parent, {**SMALL, "torch_dtype": "float32"})
-    assert read_config(file).weights_bytes == 200_000
+    assert (model.name, model.weights_bytes, model.num_params) == (
+        "some-model",
+        stored,
+        stored // 2,
+    )
+    assert model.warnings == ()
     write(file.parent, {**SMALL, "quantization_config": {"quant_method": "mxfp4"}})
-    assert read_config(file).weights_bytes == 400_000
+    assert read_config(file).weights_bytes == stored
+    write(file.parent, {**SMALL, "torch_dtype": "float32"})
+    single = read_config(file)
+    assert single.weights_bytes == stored // 4 * 2
+    assert single.warnings == (
+        f"has {stored // 4:,} parameters by its model.safetensors.index.json and "
+        f"{SMALL_PARAMS:,} by its config.json: the former are taken",
+    )
 
 
 BROKEN: dict[str, Any] = {

@@ -50,6 +50,7 @@ class Log:
 
 
 LLAMA_2_7B = Log(
+    # the model is that of the repository's config/manifests/vllm/deployment.yaml
     source="kubernetes-sigs/gateway-api-inference-extension pull request 550, March 2025",
     model=MODELS["llama-2-7b"],
     memory=79.19,
