@@ -26,6 +26,7 @@ from sim.hf_params import FORMS, ParamCount, count_params
 
 INDEX = "model.safetensors.index.json"
 MAX_BYTES = 1 << 60
+MAX_GROUP = 1 << 20
 MAX_FACTOR = 1000.0  # of RoPE scaling
 
 _DTYPES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float16"}  # as served
@@ -171,14 +172,19 @@ def _weights(count: ParamCount | None, quantization: str, keys: Keys) -> tuple[i
     if count is None or not quantization:
         return None, ""
     config = keys.get("quantization_config")
-    bits, group = config.get("bits"), config.get("group_size")
+    bits, group = (_small(config.get(key)) for key in ("bits", "group_size"))
     if quantization in {"fp8", "fbgemm_fp8"}:
         bytes_each = 1.0
-    elif quantization in {"gptq", "awq"} and bits in range(1, 17) and group in range(1, 1 << 20):
+    elif quantization in {"gptq", "awq"} and 0 < bits <= 16 and group:
         bytes_each = (bits + (16 + bits) / group) / 8
     else:
         return None, f"the size of weights quantized by {quantization} is not computed"
     return int((count.total - count.embedding) * bytes_each) + 2 * count.embedding, ""
+
+
+def _small(value: Any) -> int:
+    """A whole number that may be a count of bits or of values in a group; 0 for any other."""
+    return value if type(value) is int and 0 < value < MAX_GROUP else 0
 
 
 def _max_len(keys: Keys) -> int | None:
@@ -189,7 +195,7 @@ def _max_len(keys: Keys) -> int | None:
     if length and isinstance(scaling, dict):
         kind = scaling.get("rope_type", scaling.get("type"))
         factor = scaling.get("factor")
-        if kind in {"linear", "dynamic", "yarn"} and isinstance(factor, int | float):
+        if kind in ("linear", "dynamic", "yarn") and isinstance(factor, int | float):
             base = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
             length = int(
                 (base if isinstance(base, int) else length) * min(max(1.0, factor), MAX_FACTOR)

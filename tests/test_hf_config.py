@@ -120,6 +120,7 @@ def test_awq_of_qwen2_5_7b_is_what_an_engine_loaded() -> None:
         ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 64}, 512),
         ({"type": "longrope", "short_factor": [1.0]}, 512),
         ({"rope_type": "yarn", "factor": 1e308}, 512_000),
+        ({"rope_type": ["yarn"], "factor": 2}, 512),
     ],
 )
 def test_rope_scaling_lengthens_the_context_where_it_is_a_factor(
