@@ -10,9 +10,9 @@ import triton
 
 from kernels import launch
 from kernels.decode_kernel import combine_kernel, decode_kernel
-from kernels.launch import KVCache, Launch, require
+from kernels.launch import KVCache, Launch
 from kernels.lookup import resolve_lookup
-from kernels.splits import MAX_SPLITS, SplitPlan, plan_splits
+from kernels.splits import SplitPlan, check_plan, plan_splits
 
 SHARED_BYTES_PER_SM = 227 * 1024  # sm_90; 163 KiB on sm_80
 MAX_ROWS = 64  # query rows of a tile; more heads than that a KV head take several programs
@@ -233,24 +233,8 @@ def _decode(
         known = lengths.tolist()
         launch.check_lengths(known, where, cache.block_size)
         plan, longest = plan or choose_splits(q, cache, known, config), max(known)
-    _check_plan(plan, config, longest)
+    check_plan(plan, config.block_n, longest)
     buffers = DecodeBuffers.empty(q, plan)
     for each in decode_launches(q, cache, DecodeCall(where, lengths, plan, config), buffers):
         each()
     return buffers.out
-
-
-def _check_plan(plan: SplitPlan, config: DecodeConfig, longest: int | None) -> None:
-    """longest: keys of the longest sequence, None if only the GPU knows."""
-    require(
-        1 <= plan.num_splits <= MAX_SPLITS
-        and plan.split_tokens > 0
-        and plan.split_tokens % config.block_n == 0,
-        f"a split must be a multiple of block_n {config.block_n}, "
-        f"and their number at most {MAX_SPLITS}.",
-    )
-    covered = plan.num_splits * plan.split_tokens
-    require(
-        longest is None or longest <= covered,
-        f"the split plan covers {covered} keys, the longest sequence has {longest}.",
-    )

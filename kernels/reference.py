@@ -139,3 +139,21 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """The first half of the columns gates the second."""
     gate, up = as_float64(x).chunk(2, -1)
     return torch.nn.functional.silu(gate) * up
+
+
+def mla_decode(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    latent: int,
+    scale: float,
+) -> torch.Tensor:
+    """See `kernels.mla.mla_decode`: a key is a whole entry, a value its first `latent` numbers."""
+    flat, rows = cache.flatten(0, 1), []
+    for i, n in enumerate(lengths.tolist()):
+        query = as_float64(q[i : i + 1])
+        k = as_float64(flat[paged_slots(block_table[i], n, cache.shape[1])])[:, None]
+        v = torch.nn.functional.pad(k[..., :latent], (0, k.shape[-1] - latent))
+        rows.append(attend(query, k, v, scale) if n else torch.zeros_like(query))
+    return torch.cat(rows)[..., :latent]

@@ -62,3 +62,21 @@ def equal_splits(longest: int, num_splits: int, tile: int) -> SplitPlan:
     tiles = max(1, -(-longest // tile))
     piece = -(-tiles // num_splits)
     return SplitPlan(split_tokens=piece * tile, num_splits=-(-tiles // piece))
+
+
+def check_plan(plan: SplitPlan, block_n: int, longest: int | None) -> None:
+    """Raise `KernelInputError` unless a kernel with tiles of block_n can run the plan.
+
+    longest: keys of the longest sequence, None if only the GPU knows.
+    """
+    require(
+        1 <= plan.num_splits <= MAX_SPLITS
+        and plan.split_tokens > 0
+        and plan.split_tokens % block_n == 0,
+        f"a split must be a multiple of block_n {block_n}, and their number at most {MAX_SPLITS}.",
+    )
+    covered = plan.num_splits * plan.split_tokens
+    require(
+        longest is None or longest <= covered,
+        f"the split plan covers {covered} keys, the longest sequence has {longest}.",
+    )

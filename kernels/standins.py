@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels import mla
 from kernels.decode import DecodeBuffers, DecodeCall, DecodeConfig, decode_launches, default_config
 from kernels.launch import FP8, KVCache, Launch
 from kernels.moves import append_launch, copy_launch
@@ -79,6 +80,17 @@ def prefill(
     return prefill_launch(q, cache(model, block_size), call, torch.empty_like(q))
 
 
+def mla_decode(
+    block_size: int, config: DecodeConfig = mla.DEFAULT, *, splits: int = 4
+) -> list[Launch]:
+    """A latent decode of 128 heads (and its combine pass if splits > 1)."""
+    q = _meta(BATCH, 128, mla.WIDTH, dtype=torch.bfloat16)
+    latents = _meta(NUM_BLOCKS, block_size, mla.WIDTH, dtype=torch.bfloat16)
+    plan = SplitPlan(1024, splits)
+    call = DecodeCall(_where(block_size), _meta(BATCH), plan, config)
+    return mla.mla_launches(q, latents, call, mla.mla_buffers(q, plan))
+
+
 def append(model: Model, block_size: int) -> Launch:
     k = _meta(BATCH, model.num_kv_heads, model.head_dim, dtype=model.dtype)
     return append_launch(k, k, cache(model, block_size), _meta(BATCH, dtype=torch.int64))
@@ -120,6 +132,9 @@ def _rows(arch: int) -> list[tuple[str, Launch, int]]:
         name = "contiguous" if block_size is None else f"block {block_size}"
         tile = bf16.tile_bytes(default_prefill(128, arch).block_n)
         result.append((f"prefill {name}", prefill(bf16, block_size, arch=arch), tile))
+    for block_size in (16, 64):
+        tile = mla.DEFAULT.block_n * mla.WIDTH * 2
+        result.append((f"mla block {block_size}", mla_decode(block_size)[0], tile))
     result.append(("combine", decode(bf16, 16)[1], 0))
     result.append(("append block 16", append(bf16, 16), 0))
     result.append(("copy_blocks block 16", copy_blocks(bf16, 16), 0))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernels import reference
+from kernels import mla, reference
 from kernels.calibrate import correctness_ops as ops
 from kernels.calibrate.pool import padded
 from kernels.calibrate.variants import Variant
@@ -80,6 +80,18 @@ def _decode(variant: Variant, scale: Scale, device: str) -> float:
     return relative_error(result, truth)
 
 
+def _mla(variant: Variant, scale: Scale, device: str) -> float:
+    shape = Shape(1, 1, mla.WIDTH, variant.block_size, variant.model.dtype)
+    case, _ = _decode_case(shape, scale, device)
+    heads = 4 if scale.small else variant.model.num_heads
+    q = ops.random(len(scale.lengths), heads, mla.WIDTH, device=device)
+    given = q, case.cache.k.flatten(2), case.block_table, case.lengths
+    pieces = scale.pieces if variant.split else 1
+    plan = equal_splits(max(scale.lengths), pieces, mla.DEFAULT.block_n)
+    result = mla.mla_decode(*given, config=variant.config, plan=plan)
+    return relative_error(result, reference.mla_decode(*given, mla.LATENT, mla.SCALE))
+
+
 def _prefill(variant: Variant, scale: Scale, device: str) -> float:
     lengths = [a + b for a, b in zip(scale.chunks, scale.contexts, strict=True)]
     shape = shape_of(variant.model, variant.block_size, scale)
@@ -103,6 +115,11 @@ def _operation(variant: Variant, scale: Scale, device: str) -> float:
     return ops.OPERATIONS[variant.kernel](device, scale.small)
 
 
+def _combine(variant: Variant, scale: Scale, device: str) -> float:
+    latent = variant.model.head_dim == mla.WIDTH
+    return ops.combine(device, scale.small, mla.LATENT if latent else variant.model.head_dim)
+
+
 def _linear(variant: Variant, scale: Scale, device: str) -> float:
     size = (64, 64) if scale.small else variant.size
     return ops.linear(size, min(variant.rows, 8) if scale.small else variant.rows, device)
@@ -114,12 +131,14 @@ def _host_copy(variant: Variant, scale: Scale, device: str) -> float:
 
 CHECKS: dict[str, Callable[[Variant, Scale, str], float]] = {
     "decode": _decode,
+    "mla": _mla,
     "prefill": _prefill,
     "append": _moved,
     "copy_blocks": _moved,
     "linear": _linear,
     "h2d": _host_copy,
     "d2h": _host_copy,
+    "combine": _combine,
     **dict.fromkeys(ops.OPERATIONS, _operation),
 }
 EXACT = ("append", "copy_blocks", "h2d", "d2h")  # the same bytes or wrong

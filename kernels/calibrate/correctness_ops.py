@@ -61,11 +61,11 @@ def _storable(rows: int, shape: Shape, scale: float, device: str) -> torch.Tenso
     return x.to(shape.dtype)
 
 
-def combine(device: str, small: bool) -> float:
+def combine(device: str, small: bool, width: int) -> float:
     """Pieces of several sequences, one of them with more than one step merges and one with none."""
     heads, pieces = (2 if small else LLAMA.num_heads), COMBINE_TILE + 3
     lengths = torch.tensor([16 * pieces, 20, 0], dtype=torch.int32, device=device)
-    part = random(3, heads, pieces, LLAMA.head_dim, device=device, dtype=torch.float32)
+    part = random(3, heads, pieces, width, device=device, dtype=torch.float32)
     lse = 3 * random(3, heads, pieces, device=device, dtype=torch.float32)
     count = -(-lengths.long() // 16)
     unused = torch.arange(pieces, device=device)[None, None] >= count[:, None, None]
@@ -114,7 +114,6 @@ def silu_and_mul(device: str, small: bool) -> float:
 
 
 OPERATIONS: dict[str, Callable[[str, bool], float]] = {
-    "combine": combine,
     "add_rms_norm": add_rms_norm,
     "rope": rope,
     "silu_and_mul": silu_and_mul,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from kernels.calibrate.points import LINEARS, LLAMA, Pace, Point, predicted_s
+from kernels.calibrate.points import DEEPSEEK, LINEARS, LLAMA, Pace, Point, predicted_s
 from kernels.decode import DecodeConfig
 from kernels.launch import FP8
 from kernels.standins import Model
@@ -173,6 +173,11 @@ def _moves(rng: random.Random) -> Iterable[Point]:
         yield Point("moves", "copy_blocks", "auto", block_size=block_size, size=size)
 
 
+def _latent(rng: random.Random) -> Iterable[Point]:
+    for (batch, length), size in product(SPREAD, (16, 64)):
+        yield decode_point("mla", size, batch, length, kernel="mla", model=DEEPSEEK)
+
+
 def _host_link(rng: random.Random) -> Iterable[Point]:
     """One copy a block in a graph, one kernel over a list of blocks, or one copy a block as Python
     issues them; and single large copies, which show what the link can do."""
@@ -213,6 +218,7 @@ GRIDS: dict[str, Callable[[random.Random], Iterable[Point]]] = {
     "composition": _composition,
     "splits": _splits,
     "side": _side,
+    "mla": _latent,
     "host_link": _host_link,
 }
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 import torch
 
 from kernels.decode import DecodeConfig
+from kernels.mla import LATENT, WIDTH
 from kernels.standins import Model
 
 LLAMA = Model()
+DEEPSEEK = Model(128, 1, WIDTH)  # V3's latent attention: one cache entry for all heads
 HIDDEN, INTERMEDIATE, VOCABULARY = 4096, 14336, 128256  # Llama-3.1-8B
 LINEARS = {
     "qkv": ((LLAMA.num_heads + 2 * LLAMA.num_kv_heads) * LLAMA.head_dim, HIDDEN),
@@ -51,7 +53,9 @@ class Point:
 
     @property
     def kv_bytes(self) -> int:
-        """Keys and values that the point reads."""
+        """Keys and values that the point reads; a latent is both."""
+        if self.kernel == "mla":
+            return self.total_kv * WIDTH * self.model.stored.itemsize
         return self.total_kv * self.model.num_kv_heads * self.model.tile_bytes(1)
 
 
@@ -63,6 +67,8 @@ def flops(point: Point) -> int:
         q = point.queries
         keys = sum(q * (n - q) + q * (q + 1) // 2 for n in point.lengths)
         return 4 * point.model.num_heads * point.model.head_dim * keys
+    if point.kernel == "mla":
+        return 2 * point.model.num_heads * (WIDTH + LATENT) * point.total_kv
     if point.kernel == "layer":
         weights = sum(n * k for name, (n, k) in LINEARS.items() if name != "lm_head")
         attention = flops(replace(point, kernel="decode"))
@@ -136,7 +142,7 @@ def nodes(point: Point) -> int:
         return 1 if point.variant == "kernel" else point.size[0]
     if point.kernel == "layer":
         return (LAYER_LAUNCHES + 1) * layers(point)
-    return 2 if point.kernel == "decode" else 1
+    return 2 if point.kernel in ("decode", "mla") else 1
 
 
 def assumed_s(point: Point, pace: Pace = PLANNED) -> float:
@@ -160,4 +166,6 @@ def predicted_s(point: Point, pace: Pace) -> float:
     """Predicted device time of a point at this pace, everything included."""
     count = launches_per_graph(point)
     capturing = count * nodes(point) * pace.node_s
-    return pace.setup_s + capturing + pace.replays * count * assumed_s(point, pace)
+    weights = layers(point) / 8 if point.kernel == "layer" else 0.0  # random ones for every layer
+    setup = pace.setup_s * (1 + weights)
+    return setup + capturing + pace.replays * count * assumed_s(point, pace)

@@ -23,7 +23,7 @@ def from_memory(row: Row, l2_bytes: int, sets: int) -> float:
     """At least so many of the row's bytes cannot have come from L2, or from the host."""
     if row["kernel"] in ("h2d", "d2h"):
         return 0.0
-    if row["kernel"] == "decode" and row["l2"] == "cold":
+    if row["kernel"] in ("decode", "mla") and row["l2"] == "cold":
         return float(row["bytes"])  # measured against the ceiling as it is, its slices rotate
     moved = float(row["bytes"])
     if row["kernel"] == "append":  # all sets have one source, which L2 keeps
@@ -38,7 +38,7 @@ def impossible(row: Row, ceilings: dict[str, float], l2_bytes: int, sets: int = 
         return ["not timed"]
     reasons = []
     rate = from_memory(row, l2_bytes, sets) / row["us"] / 1e6
-    verb = "reads" if row["kernel"] in ("decode", "prefill") else "moves bytes"
+    verb = "reads" if row["kernel"] in ("decode", "mla", "prefill") else "moves bytes"
     if rate > 1.02 * ceilings.get("read_tb_s", MEMORY_TB_S):
         reasons.append(f"{verb} faster than the read ceiling")
     if rate > MEMORY_TB_S and row["bytes"] > COLD_FACTOR * l2_bytes:

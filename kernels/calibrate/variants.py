@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from kernels import standins
+from kernels import mla, standins
 from kernels.calibrate.points import LINEARS, LLAMA, Point
 from kernels.calibrate.works import split_plan
 from kernels.decode import DecodeConfig, default_config
 from kernels.launch import FP8
 from kernels.lookup import resolve_lookup
+from kernels.mla import LATENT, WIDTH
 from kernels.standins import Model
 
 
@@ -41,7 +42,9 @@ class Variant:
         """What calibration.json calls it."""
         model = self.model
         parts = [self.kernel, "fp8" if model.stored == FP8 else "bf16"]
-        if self.kernel in ("decode", "prefill"):
+        if self.kernel == "combine":
+            parts.append(f"width {LATENT if model.head_dim == WIDTH else model.head_dim}")
+        if self.kernel in ("decode", "mla", "prefill"):
             parts.append(f"heads {model.num_heads}/{model.num_kv_heads}")
             parts.append(f"block {self.block_size}" if self.block_size else "contiguous")
         if self.config:
@@ -57,13 +60,20 @@ class Variant:
 
 
 def decode_variant(point: Point, num_sms: int) -> Variant:
-    """What a decode point runs besides the combine pass."""
+    """What a decode point, latent or not, runs besides the combine pass."""
     model, size = point.model, point.block_size
-    config = point.config or default_config(model.head_dim)
+    latent = point.kernel == "mla"
+    config = point.config or (mla.DEFAULT if latent else default_config(model.head_dim))
     lookup = resolve_lookup(config.lookup, config.block_n, size) if size else "auto"
     q = torch.empty(len(point.lengths), model.num_heads, model.head_dim, device="meta")
     plan = split_plan(point, q, standins.cache(model, size or None), num_sms)
-    return Variant("decode", model, size, replace(config, lookup=lookup), plan.num_splits > 1)
+    return Variant(
+        "mla" if latent else "decode",
+        model,
+        size,
+        replace(config, lookup=lookup),
+        plan.num_splits > 1,
+    )
 
 
 def _linear(size: tuple[int, int], rows: int) -> Variant:
@@ -80,14 +90,15 @@ def _layer_variants(point: Point, num_sms: int) -> set[Variant]:
 
 
 def _combine(decode: Variant) -> set[Variant]:
-    """The merging of a decode's pieces, if it has any; it sees neither keys nor their dtype."""
-    return {Variant("combine")} if decode.split else set()
+    """The merging of a decode's pieces, if it has any; of keys it sees no more than the width."""
+    model = decode.model if decode.kernel == "mla" else LLAMA
+    return {Variant("combine", model)} if decode.split else set()
 
 
 def needed_variants(point: Point, num_sms: int) -> set[Variant]:
     """The variants that must be right for the point's time to mean anything."""
     model, kernel = point.model, point.kernel
-    if kernel == "decode":
+    if kernel in ("decode", "mla"):
         decode = decode_variant(point, num_sms)
         return {decode} | _combine(decode)
     if kernel == "layer":

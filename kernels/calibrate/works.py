@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels import reference
+from kernels import mla, reference
 from kernels.calibrate.points import HIDDEN, INTERMEDIATE, Point
 from kernels.calibrate.pool import Pool, padded
 from kernels.cases import relative_error
@@ -45,6 +45,8 @@ class Work:
 
 def split_plan(point: Point, q: torch.Tensor, cache: KVCache, num_sms: int) -> SplitPlan:
     """The heuristic's plan for the point's lengths, or the number of pieces it asks for."""
+    if point.kernel == "mla":
+        return mla.choose_splits(q.shape[1], list(point.lengths), mla.DEFAULT, num_sms)
     config = point.config or default_config(point.model.head_dim)
     if point.splits is not None:
         return equal_splits(max(point.lengths), point.splits, config.block_n)
@@ -89,6 +91,28 @@ def _decode(point: Point, pool: Pool) -> Work:
 
     sets: list[list[Step]] = [list(decode_launches(q, cache, call, buffers)) for call in calls]
     return Work(sets, plan.num_splits, model.tile_bytes(config.block_n), check)
+
+
+def _mla(point: Point, pool: Pool) -> Work:
+    model, blocks = point.model, pool.cache(point.model, point.block_size)
+    cache = blocks.k.flatten(2)
+    q = pool.random(len(point.lengths), model.num_heads, model.head_dim)
+    plan = split_plan(point, q, blocks, pool.device.num_sms)
+    buffers = mla.mla_buffers(q, plan)
+    buffers.out.fill_(NAN)
+    lengths = pool.put(np.array(point.lengths, np.int32))
+    tables = _where(point, pool, blocks, _sets(point, pool))
+    sets: list[list[Step]] = [
+        list(mla.mla_launches(q, cache, DecodeCall(table, lengths, plan, mla.DEFAULT), buffers))
+        for table in tables
+    ]
+
+    def check(index: int) -> float:
+        first = q[:1], cache, tables[index][:1], lengths[:1]
+        return relative_error(buffers.out[:1], reference.mla_decode(*first, mla.LATENT, mla.SCALE))
+
+    tile = mla.DEFAULT.block_n * mla.WIDTH * cache.element_size()
+    return Work(sets, plan.num_splits, tile, check)
 
 
 def _first_row_error(
@@ -178,6 +202,7 @@ def rope_step(x: torch.Tensor, pool: Pool, positions: np.ndarray) -> Launch:
 PARTS: dict[str, Callable[[Point, Pool], Work]] = {
     "decode": _decode,
     "combine": _decode,
+    "mla": _mla,
     "prefill": _prefill,
     "linear": _linear,
     "add_rms_norm": _small,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kernels import layer_ops, reference
+from kernels import layer_ops, mla, reference
 from kernels.cases import Shape, make_case
 from kernels.decode import (
     DecodeBuffers,
@@ -112,13 +112,10 @@ def test_prefill_reaches_a_far_block():
     assert torch.equal(prefill(case, cache, table), prefill(case))
 
 
-def far_slots(cache, slots, stride):
-    return KVCache(*(spread(x[:slots], stride, 64) for x in (cache.k, cache.v)))
-
-
 def test_contiguous_decode_reaches_a_far_token():
     case = make_case(SHAPE, [20])
-    apart = far_slots(case.flat, 20, 2**27)  # token 16 lies at 2**31
+    # token 16 lies at 2**31
+    apart = KVCache(*(spread(x[:20], 2**27, 64) for x in (case.flat.k, case.flat.v)))
     expected = decode_flat(case, case.flat, case.first_slots)
     assert torch.equal(decode_flat(case, apart, case.first_slots), expected)
 
@@ -149,24 +146,19 @@ def test_contiguous_prefill_reaches_a_far_first_slot():
     assert torch.equal(run(*far_first(case)), run(case.flat, case.first_slots))
 
 
-@pytest.mark.parametrize("run", [decode, prefill], ids=["decode", "prefill"])
+@pytest.mark.parametrize("run", [decode, prefill])
 def test_attention_reaches_a_far_head(run):
     case = make_case(HEADS, [20], num_queries=[1 if run is decode else 3])
     apart = KVCache(*(spread(x, 1024, 64, ROW) for x in (case.cache.k, case.cache.v)))
     assert torch.equal(run(case, apart), run(case))
 
 
-def test_decode_reaches_a_far_query():
-    case = make_case(SHAPE, [5, 6, 7])
-    assert torch.equal(decode(case, q=spread(case.q, ROW, 64)), decode(case))
+def test_attention_reaches_a_far_query():
+    for run, case in ((decode, make_case(SHAPE, [5, 6, 7])), (prefill, one_chunk())):
+        assert torch.equal(run(case, q=spread(case.q, ROW, 64)), run(case))
 
 
-def test_prefill_reaches_a_far_query():
-    case = one_chunk()
-    assert torch.equal(prefill(case, q=spread(case.q, ROW, 64)), prefill(case))
-
-
-@pytest.mark.parametrize("run", [decode, prefill], ids=["decode", "prefill"])
+@pytest.mark.parametrize("run", [decode, prefill])
 def test_attention_reaches_a_far_row_of_the_table(run):
     case = make_case(SHAPE, [5, 6, 20])
     table = far(torch.int32)[: 3 * ROW].view(3, ROW)
@@ -185,8 +177,7 @@ def test_decode_writes_a_far_output():
     assert args[-2] == 4
     args[-2] = heads
     replace(launch, args=tuple(args))()
-    written = buffers.out.as_strided((2, 4, 64), (heads * 64, 64, 1))
-    assert torch.equal(written, decode(case))
+    assert torch.equal(buffers.out.as_strided((2, 4, 64), (heads * 64, 64, 1)), decode(case))
 
 
 def test_combine_reads_a_far_piece():
@@ -275,3 +266,35 @@ def test_silu_and_mul_reaches_a_far_row():
     launch = layer_ops.silu_and_mul_launch(apart[:, 0], far_out)
     replace(launch, grid=(3, 1), args=(apart, far_out, width))()
     assert torch.equal(far_out, out)
+
+
+def latent_problem():
+    q, cache = torch.randn(2, 3, 16, mla.WIDTH).half()
+    table = torch.tensor([[0, 0], [1, 1], [2, 2]], dtype=torch.int32)
+    return q, cache, table, torch.tensor([5, 6, 7], dtype=torch.int32)
+
+
+def test_latent_attention_reaches_a_far_block_query_and_row_of_the_table():
+    q, cache, table, lengths = latent_problem()
+    config = DecodeConfig(block_n=16)
+    expected = mla.mla_decode(q, cache, table, lengths, config=config)
+    wide = far(torch.int32)[: 3 * ROW].view(3, ROW)
+    wide[:, :2] = table
+    far_cache, far_q = spread(cache, ROW, mla.WIDTH), spread(q, ROW, mla.WIDTH)
+    for args in ((q, far_cache, table), (far_q, cache, table), (q, cache, wide)):
+        assert torch.equal(mla.mla_decode(*args, lengths, config=config), expected)
+
+
+def test_latent_attention_writes_a_far_output():
+    q, cache, table, lengths = latent_problem()
+    config, plan = DecodeConfig(block_n=16), SplitPlan(16, 1)
+    call = DecodeCall(table, lengths, plan, config)
+    (launch,) = mla.mla_launches(q, cache, call, mla.mla_buffers(q, plan))
+    heads = 2**21  # the output of row 2 then lies at 2**31
+    out = far(torch.float16)
+    args = [out if i == 4 else a for i, a in enumerate(launch.args)]
+    assert args[-2] == 16
+    args[-2] = heads
+    replace(launch, args=tuple(args))()
+    written = out.as_strided((3, 16, 512), (heads * 512, 512, 1))
+    assert torch.equal(written, mla.mla_decode(q, cache, table, lengths, config=config))

@@ -9,7 +9,7 @@ import torch
 from kernels import reference
 from kernels.calibrate import correctness
 from kernels.calibrate.grid import decode_point, sections
-from kernels.calibrate.points import LINEARS, Point
+from kernels.calibrate.points import DEEPSEEK, LINEARS, Point
 from kernels.calibrate.variants import Variant, all_variants, needed_variants
 from kernels.launch import FP8, H200_SMS
 from kernels.standins import Model
@@ -77,6 +77,12 @@ def test_only_points_that_are_split_need_the_combine_pass():
     assert needs(decode_point("x", 16, 1, 8192, kernel="combine", splits=8)) == {Variant("combine")}
 
 
+def test_a_split_latent_decode_needs_a_combine_pass_of_its_own_width():
+    split = decode_point("x", 64, 1, 8192, kernel="mla", model=DEEPSEEK)
+    assert {v.kernel for v in needs(split)} == {"mla", "combine"}
+    assert Variant("combine") not in needs(split)
+
+
 def test_a_layer_needs_every_one_of_its_parts():
     layer = next(p for p in EVERY_POINT if p.kernel == "layer" and len(p.lengths) == 32)
     kernels = [v.kernel for v in needs(layer)]
@@ -103,16 +109,17 @@ def test_a_right_kernel_passes_its_check(kernel):
 
 WRONG = {
     "decode": ("paged_decode", lambda *args, **kw: args[0] * 0.0),
+    "mla": ("mla.mla_decode", lambda *args, **kw: args[0][..., :512] * 0.0),
     "prefill": ("paged_prefill", lambda *args, **kw: args[0] * 0.0),
 }
 
 
 @pytest.mark.parametrize("kernel", sorted(WRONG))
 def test_a_wrong_attention_fails_its_check(monkeypatch, kernel):
-    monkeypatch.setattr(correctness, *WRONG[kernel])
-    variant = next(v for v in of_kind(kernel, 100) if v.block_size)
-    assert not check(variant)["ok"]
-    assert check(next(v for v in of_kind(kernel, 100) if not v.block_size))["ok"]
+    name, wrong = WRONG[kernel]
+    monkeypatch.setattr(f"kernels.calibrate.correctness.{name}", wrong)
+    for variant in (of_kind(kernel, 100)[0], of_kind(kernel, 100)[-1]):
+        assert check(variant)["ok"] != bool(variant.block_size)
 
 
 @pytest.mark.parametrize("kernel", ["append", "copy_blocks"])

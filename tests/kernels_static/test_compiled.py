@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 import torch
 
-from kernels import standins
+from kernels import mla, standins
 from kernels.decode import DecodeConfig, default_config
 from kernels.launch import FP8
 from kernels.prefill import PrefillConfig
@@ -133,8 +133,20 @@ def test_the_moves_use_sixteen_byte_accesses(arch):
             assert wide, (launch.name, access, report.ops)
 
 
-def test_the_combine_pass_is_clean():
-    assert without_spills(inspect(compile_for(90, standins.decode(LLAMA, 16)[1])))
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("block_size", [1, 16, 64])
+def test_latent_decode_loads_its_tile_once_and_keeps_two_in_flight(arch, block_size):
+    report = inspect(compile_for(arch, standins.mla_decode(block_size)[0]))
+    tile = mla.DEFAULT.block_n * mla.WIDTH * 2
+    assert without_spills(report)
+    assert count(report.hot, "HMMA") > 0
+    assert report.async_bytes(16) == tile  # keys and values are the same bytes
+    assert stages(report, tile) == mla.DEFAULT.num_stages - 1
+
+
+def test_the_combine_passes_are_clean():
+    for launch in (standins.decode(LLAMA, 16)[1], standins.mla_decode(16)[1]):
+        assert without_spills(inspect(compile_for(90, launch)))
 
 
 def test_two_targets_in_one_process_are_not_mixed_up():
