@@ -124,6 +124,7 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
         "tensor_parallel_size": top.tensor_parallel_size,
         "dtype": top.dtype,
         "kv_cache_dtype": top.kv_cache_dtype,
+        "kv_bytes_per_token": model.kv_bytes_per_token if model is not None else None,
         "kv_cache": {"num_slots": num_slots},
         "max_model_len": max_model_len,
         **parts,

@@ -53,8 +53,11 @@ PERCENTILES = (50, 90, 99)
 COUNTERS = ("num_placements", "num_holes_inspected", "num_compactions", "num_copied_tokens")
 
 
-def summarize(run: Run, slo: Mapping[str, float]) -> Row:
-    """The summary row of a run. slo maps ttft_s, tpot_s and e2e_s to their limits."""
+def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None = None) -> Row:
+    """The summary row of a run. slo maps ttft_s, tpot_s and e2e_s to their limits.
+
+    Without kv_bytes_per_token nothing is said in bytes.
+    """
     requests = run.requests
     status = requests[:, STATUS]
     done = requests[status == FINISHED]
@@ -73,7 +76,7 @@ def summarize(run: Run, slo: Mapping[str, float]) -> Row:
         "num_truncated": int(((requests[:, CUT] == BY_MAX_MODEL_LEN) & (status != REJECTED)).sum()),
         "num_max_tokens_cuts": int((requests[:, CUT] == BY_MAX_TOKENS).sum()),
         "num_preemptions": int(requests[:, NUM_PREEMPTIONS].sum()),
-        **_counters(run),
+        **_counters(run, kv_bytes_per_token),
         "num_iterations": run.recorder.num_iterations,
         "makespan_s": makespan_s,
         "throughput_req_s": _rate(len(done), makespan_s),
@@ -89,12 +92,16 @@ def summarize(run: Run, slo: Mapping[str, float]) -> Row:
     return row
 
 
-def _counters(run: Run) -> Row:
+def _counters(run: Run, kv_bytes_per_token: int | None) -> Row:
     """What the allocator has counted, and the mean number of holes that a search looks at."""
     counts = run.allocator.counters()
     row: Row = {name: counts.get(name) for name in COUNTERS}
     searches, inspected = counts.get("num_placements", 0), counts.get("num_holes_inspected", 0)
     row["holes_per_search_mean"] = inspected / searches if searches else None
+    copied = counts.get("num_copied_tokens")
+    row["copied_bytes"] = None
+    if copied is not None and kv_bytes_per_token is not None:
+        row["copied_bytes"] = copied * kv_bytes_per_token
     return row
 
 

@@ -83,14 +83,16 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
     except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on
         return _row(spec, {"status": "error", "reason": _one_line(error)})
     wall_s = time.perf_counter() - started
-    row = _row(spec, metrics.summarize(run, spec.slo))
+    summary = metrics.summarize(run, spec.slo, spec.config["kv_bytes_per_token"])
+    source = f"{cost.kind}: {cost.source}"
+    row = _row(spec, {**summary, "times_from": source})
     _write(folder, run, row, log)
     facts = {
         "key": key,
         "run": spec.run_id,
         "config": spec.config,
         "trace": {"source": trace.source, "digest": trace.digest(), "notes": dict(trace.notes)},
-        "cost_source": f"{cost.kind}: {cost.source}",
+        "cost_source": source,
         "wall_s": wall_s,
         "requests_per_s": len(requests) / wall_s,
         **environment(),

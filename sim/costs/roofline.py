@@ -51,7 +51,9 @@ class Roofline(CostModel):
     experiment's model and device unless it is given here, for one GPU: weights_bytes, num_params,
     num_active_params (those that a token passes through; fewer than num_params in a mixture of
     experts), kv_bytes_per_token, layers, heads (of queries), head_dim. In a mixture of experts an
-    iteration reads the weights of as many experts as its tokens can touch, at most all.
+    iteration reads the weights of as many experts as its tokens can touch, at most all. Latent
+    attention (MLA) is computed on the latent, as decode kernels do; engines compute prompts on
+    the shorter heads before compression, so their attention is overestimated here.
     """
 
     kind: ClassVar[str] = "roofline"

@@ -25,8 +25,10 @@ def draw_batched(results: Results) -> Drawing:
     names, pitch = bar_names(shown)
     points = pd.concat([_points(shown, panel) for panel in (WHOLE, QUEUED)], ignore_index=True)
     figure, body = style.new_figure(1.3 + pitch * len(shown))
-    axes = body.subplots(1, 2, sharex=True, sharey=True)
+    axes = body.subplots(1, 2, sharey=True)
+    reach = points[METRIC].fillna(0) + points[f"{METRIC}_sd"].fillna(0)
     for panel, ax in zip((WHOLE, QUEUED), axes, strict=True):
+        ax.set_xlim(0, 1.25 * float(reach.max()) or 1)  # room for the numbers
         _bars(ax, points[points["panel"] == panel], NOTHING[panel])
         ax.set_title(panel)
     axes[0].set_yticks(np.arange(len(shown)), names)
@@ -60,16 +62,10 @@ def _bars(ax: Axes, points: pd.DataFrame, nothing: str) -> None:
         ax.errorbar(
             means[known], rows[known], xerr=spread[known], fmt="none", ecolor="black", capsize=2
         )
-    top = np.nanmax(means) if np.isfinite(means).any() else 1.0
     for row, mean, sd in zip(rows, means, spread, strict=True):
-        if np.isfinite(mean):
-            ax.text(mean + sd + 0.02 * top, float(row), f" {mean:.4g}", va="center", fontsize=8)
-        else:
-            ax.text(
-                0.02 * top, float(row), nothing, va="center", color=style.NOTE_COLOR, fontsize=8
-            )
-    ax.margins(x=0.16)
-    ax.set_xlim(left=0)
+        known, x = np.isfinite(mean), mean + sd if np.isfinite(mean) else 0.0
+        label = ax.text(x, float(row), f"  {mean:.4g}" if known else f"  {nothing}", va="center")
+        label.set(fontsize=8, color="black" if known else style.NOTE_COLOR)
     ax.set_xlabel("requests running, mean over time")
     style.count_axis(ax.xaxis)
     ax.grid(visible=False, axis="y")
