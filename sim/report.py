@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
             experiment, folder, options, lambda done: progress.update(task, completed=done)
         )
     columns = max(rows, key=len)  # a run that raised has no metrics
-    results.write_table(folder / "summary.csv", pd.DataFrame(rows, columns=list(columns)))
+    results.write_table(folder / "summary.csv", summary_table(rows, list(columns)))
     facts = {
         "name": experiment.name,
         "description": experiment.description,
@@ -63,6 +63,16 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
     ]
     paths, undrawn = draw_again(folder, list(experiment.figures))
     return Outcome(rows, [folder / "summary.csv", *paths], problems + undrawn)
+
+
+def summary_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """The rows as a table in which counts stay whole numbers where some rows have none."""
+    table = pd.DataFrame(rows, columns=list(columns))
+    for name in columns:
+        known = {type(row[name]) for row in rows if row.get(name) is not None}
+        if known == {int}:
+            table[name] = table[name].astype("Int64")
+    return table
 
 
 def _progress() -> Progress:

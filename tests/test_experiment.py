@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sim.engine import simulate
+from sim import report
 from sim.experiment import FIGURE_NAMES, ConfigError, Experiment, load_experiment
 from sim.naming import Names
 from sim.sequence import FINAL_TOKENS, MAX_FINAL_TOKENS
@@ -342,3 +343,9 @@ def test_every_key_but_name_workload_and_allocator_has_a_default(tmp_path: Path)
     given = load(tmp_path, "name: bare\nkv_cache: {num_slots: 64}\n" + SHAREGPT + PAGED)
     assert given.runs()[0].config["max_model_len"] == 2048
     assert not any("opt-13b" in line for line in given.budget_lines())
+
+
+def test_counts_stay_whole_numbers_in_a_summary_where_some_allocators_have_none() -> None:
+    rows = [{"run": "a", "n": 3, "x": 1.5, "s": None}, {"run": "b", "n": None, "x": 2, "s": None}]
+    text = report.summary_table(rows, ["run", "n", "x", "s"]).to_csv(index=False)
+    assert text == "run,n,x,s\na,3,1.5,\nb,,2.0,\n"
