@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sim.engine import simulate
 from sim import report
+from sim.engine import simulate
 from sim.experiment import FIGURE_NAMES, ConfigError, Experiment, load_experiment
 from sim.naming import Names
 from sim.sequence import FINAL_TOKENS, MAX_FINAL_TOKENS
