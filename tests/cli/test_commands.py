@@ -3,68 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).parent.parent
-SHARED = Path(os.environ.get("KVSIM_SHARED", ROOT.parent / "shared"))
-AZURE = SHARED / "traces" / "azure" / "AzureLLMInferenceTrace_conv.csv"
-
-SMALL = """
-name: small
-kv_cache: {num_slots: 160}
-max_model_len: 64
-workload:
-  kind: inline
-  requests:
-    - {prompt_tokens: 20, output_tokens: 5}
-    - {arrival_s: 0.01, prompt_tokens: 30, output_tokens: 9}
-    - {arrival_s: 0.02, prompt_tokens: 10, output_tokens: 3}
-allocator:
-  - {kind: contiguous, reservation: max}
-  - {kind: paged, block_size: 16}
-figures: [waste]
-"""
-
-
-def kvsim(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sim.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=200,
-    )
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    path = tmp_path / "small.yaml"
-    path.write_text(SMALL)
-    return path
-
-
-def runs(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    return {run["allocator"]: run for run in found["runs"]}
-
-
-def files_below(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+from command import files_below, kvsim, runs
 
 
 def test_run_prints_a_table_and_the_paths_of_the_files(small: Path) -> None:
@@ -216,81 +163,6 @@ def test_plot_refuses_runs_that_are_missing_or_were_made_anew(small: Path) -> No
     assert "is not what kvsim run writes" in kvsim("plot", folder, cwd=small.parent).stderr
 
 
-def test_a_full_standard_output_is_one_sentence(small: Path) -> None:
-    command = [sys.executable, "-m", "sim.cli", "check", str(small)]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
-        )
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == ["standard output: No space left on device"]
-
-
-def test_simulated_time_without_end_is_a_row_with_its_error(small: Path) -> None:
-    done = kvsim(
-        "run",
-        small,
-        "--set",
-        "cost={kind: constant, seconds: 999999}",
-        "--set",
-        "workload.requests=[{prompt_tokens: 1, output_tokens: 3000000}]",
-        "--set",
-        "max_model_len=4000000",
-        "--set",
-        "kv_cache={num_slots: 4000000}",
-        "--set",
-        "allocator={kind: paged}",
-        "--set",
-        "figures=[]",
-        "--json",
-        cwd=small.parent,
-    )
-    assert done.returncode == 1
-    assert "146 years" in json.loads(done.stdout)["runs"][0]["reason"]
-
-
-MISTAKES = {
-    "a missing file": (["run", "nothing.yaml"], "nothing.yaml"),
-    "an unknown key": (["run", "small.yaml", "--set", "allocatr={kind: paged}"], "allocator"),
-    "an unknown allocator": (["run", "small.yaml", "--set", "allocator={kind: pagd}"], "paged"),
-    "block size 0": (
-        ["run", "small.yaml", "--set", "allocator={kind: paged, block_size: 0}"],
-        "block_size",
-    ),
-    "a zero pool": (["run", "small.yaml", "--set", "kv_cache={num_slots: 0}"], "num_slots"),
-    "a negative length": (
-        ["run", "small.yaml", "--set", "workload.requests=[{prompt_tokens: -1, output_tokens: 1}]"],
-        "prompt_tokens",
-    ),
-    "an empty trace": (["run", "small.yaml", "--set", "workload.requests=[]"], "request"),
-    "a trace that is not there": (["trace", "info", "nothing.csv"], "nothing.csv"),
-    "results that are not there": (["plot", "nothing"], "nothing"),
-    "no jobs": (["run", "small.yaml", "-j", "0"], "-j"),
-    "too many jobs": (["run", "small.yaml", "-j", "9999999"], "-j"),
-    "an unknown figure": (["run", "small.yaml", "--set", "figures=[wast]"], "waste"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "named"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_bad_input_is_one_sentence_and_exit_code_2(
-    arguments: list[str], named: str, small: Path
-) -> None:
-    done = kvsim(*arguments, cwd=small.parent)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert named in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (small.parent / "results").exists()
-
-
-def test_an_unwritable_folder_is_one_sentence(small: Path) -> None:
-    (small.parent / "results").write_text("a file in the way")
-    done = kvsim("run", small, cwd=small.parent)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-
-
 def test_check_says_what_would_run_and_writes_nothing(small: Path) -> None:
     done = kvsim("check", small, cwd=small.parent)
     assert done.returncode == 0
@@ -314,50 +186,3 @@ def test_help_shows_examples_without_loading_the_simulator(tmp_path: Path) -> No
     shown = kvsim("--help", cwd=tmp_path)
     assert "examples:" in shown.stdout
     assert time.perf_counter() - start < 5  # 0.1 s on an idle machine
-
-
-def test_quickstart_shows_that_paging_holds_more_requests(tmp_path: Path) -> None:
-    found = json.loads(
-        kvsim("run", ROOT / "experiments" / "quickstart.yaml", "--json", cwd=tmp_path).stdout
-    )["runs"]
-    longest = found[0]["num_running_max"]
-    paged = next(run for run in found if run["allocator"] == "paged")
-    assert longest == 4096 // 512
-    assert paged["num_running_max"] > 2 * longest
-
-
-def test_the_worked_example_holds_the_blocks_it_says(tmp_path: Path) -> None:
-    kvsim("run", ROOT / "experiments" / "worked_example.yaml", cwd=tmp_path)
-    folder = tmp_path / "results" / "worked_example" / "runs"
-    blocks = pd.read_parquet(next(folder.glob("paged*")) / "blocks.parquet")
-    first = blocks[blocks["time_s"] == blocks["time_s"].min()]
-    held = first.groupby("request")["num_slots"].sum()
-    written = first.groupby("request")["num_written"].sum()
-    assert list(held // 16) == [2, 3, 1]
-    assert list(written) == [25, 47, 12]
-    assert list(held - written) == [7, 1, 4]
-    assert 64 - held.sum() // 16 == 58
-    last = blocks[(blocks["request"] == 1) & (blocks["time_s"] == blocks["time_s"].max())]
-    assert last["num_written"].sum() == 67
-    assert len(last) == 5
-
-
-@pytest.mark.skipif(not AZURE.exists(), reason=f"{AZURE} is not there")
-def test_the_azure_trace_runs_from_its_published_file(tmp_path: Path) -> None:
-    experiment = ROOT / "experiments" / "block_size_azure.yaml"
-    done = kvsim(
-        "run",
-        experiment,
-        "--set",
-        "sweep={}",
-        "--set",
-        f"workload.path={AZURE}",
-        "--set",
-        "workload.limit=2000",
-        "--set",
-        "figures=[]",
-        "--json",
-        cwd=tmp_path,
-    )
-    for row in json.loads(done.stdout)["runs"]:
-        assert row["num_finished"] == row["num_requests"] == 2000

@@ -1,0 +1,97 @@
+"""Tables as figures read them, made up."""
+
+import numpy as np
+import pandas as pd
+
+from sim.figures import Results
+from sim.figures.base import Drawing
+from sim.figures.tables import TERMS
+
+SOURCE = "linear: a made-up model for tests"
+NUM_SLOTS = 1024
+LOAD_FIGURES = {"latency_vs_rate", "waste_vs_load"}
+SHARES = (0.40, 0.25, 0.10, 0.05, 0.02, 0.18)
+
+
+def summary_row(run: str, kind: str, seed: int = 0, **cells: object) -> dict[str, object]:
+    shift = 0.01 * seed
+    shares = dict(zip(TERMS, SHARES, strict=True))
+    shares["token_states"] += shift
+    shares["free"] -= shift
+    row: dict[str, object] = {"experiment": "example", "run": run, "seed": seed}
+    row |= {"status": "finished"}
+    row |= {name: value for name, value in cells.items() if "." in name}
+    row |= {"allocator": kind, "num_slots": NUM_SLOTS}
+    row |= {f"{term}_frac": share for term, share in shares.items()}
+    row |= {f"{term}_frac_queued": share for term, share in shares.items()}
+    row |= {"num_running_mean": 12.5 + seed, "throughput_req_s": 3.25 + shift}
+    return row | cells
+
+
+def timeline(num_buckets: int = 50, scale: float = 1.0) -> pd.DataFrame:
+    x = np.arange(num_buckets)
+    swing = 0.2 * np.sin(x / 7)
+    table = {"start_s": 0.5 * x * scale, "width_s": np.full(num_buckets, 0.5 * scale)}
+    for term, share in zip(TERMS, SHARES, strict=True):
+        table[term] = np.full(num_buckets, NUM_SLOTS * share)
+    table["token_states"] = table["token_states"] + NUM_SLOTS * swing * 0.5
+    table["free"] = table["free"] - NUM_SLOTS * swing * 0.5
+    table["num_running"] = 10 + 20 * swing
+    table["num_waiting"] = np.maximum(0, 30 * swing)
+    table["queued_frac"] = (swing > 0).astype(float)
+    return pd.DataFrame(table)
+
+
+def blocks(paged: bool = True) -> pd.DataFrame:
+    """Requests of 25, 47 and 12 tokens, alone at 0 s and all together at 1 s."""
+    rows = [(0.0, 0, 0, 0, 16, 16)]
+    start = 0
+    for request, tokens in enumerate((25, 47, 12)):
+        size = 16 if paged else 256
+        for index in range(-(-tokens // size)):
+            rows.append((1.0, request, index, start, size, min(size, tokens - index * size)))
+            start += size
+    columns = ["time_s", "request", "index", "start_slot", "num_slots", "num_written"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def make_results(rows: list[dict[str, object]], name: str = "example") -> Results:
+    runs = [str(row["run"]) for row in rows]
+    return Results(
+        name=name,
+        summary=pd.DataFrame(rows),
+        timelines={run: timeline() for run in runs},
+        requests={},
+        blocks={row["run"]: blocks(row["allocator"] == "paged") for row in rows},
+        cost_source=SOURCE,
+    )
+
+
+def sweep_rows(values: tuple[object, ...] = (1, 8, 16, 32), seeds: int = 2) -> list[dict]:
+    rows = [
+        summary_row(f"c-{seed}", "contiguous", seed, **{"allocator.block_size": None})
+        for seed in range(seeds)
+    ]
+    for i, value in enumerate(values):
+        for seed in range(seeds):
+            row = summary_row(f"p-{i}-{seed}", "paged", seed, **{"allocator.block_size": value})
+            row |= {"internal_frac": 0.01 * (i + 1), "num_running_mean": 20.0 - i + seed}
+            rows.append(row)
+    return rows
+
+
+def for_figure(name: str, rows: list[dict]) -> list[dict]:
+    """Rows that the figure can draw: some need a swept rate instead of a block size."""
+    if name not in LOAD_FIGURES:
+        return rows
+    renamed = []
+    for i, row in enumerate(rows):
+        block_size = row["allocator.block_size"]
+        rest = {key: cell for key, cell in row.items() if key != "allocator.block_size"}
+        rate = float(i) if block_size is None else block_size
+        renamed.append({**rest, "workload.arrivals.rate": rate})
+    return renamed
+
+
+def footer(drawing: Drawing) -> str:
+    return drawing.figure.get_supxlabel()
