@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test lint bench clean
+.PHONY: quickstart test test-oldest-triton lint bench clean
 
 quickstart: .venv/installed
 	$(BIN)/kvsim run experiments/quickstart.yaml
@@ -14,6 +14,11 @@ test: .venv/installed-dev
 	$(BIN)/python -m pytest -n auto -q --ignore=tests/kernels_interp --ignore=tests/kernels_static
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q tests/kernels_interp
 	$(BIN)/python -m pytest -q tests/kernels_static
+
+# What the oldest supported triton makes of the kernels: that version, and a numpy that its
+# interpreter can take, before the installed ones.
+test-oldest-triton: .venv/oldest-triton
+	PYTHONPATH=.venv/oldest-triton $(BIN)/python -m pytest -q tests/kernels_static
 
 lint: .venv/installed-dev
 	$(BIN)/python -m ruff check --fix
@@ -34,6 +39,9 @@ bench: .venv/installed
 .venv/installed-dev: .venv/installed
 	$(BIN)/python -m pip install -q -e '.[dev,kernels]'
 	touch $@
+
+.venv/oldest-triton: .venv/installed-dev
+	$(BIN)/python -m pip install -q --no-deps --target $@ triton==3.6.0 "numpy<2.4"
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
