@@ -1,0 +1,133 @@
+"""A calibration from its first line to its files, on small points and with made-up times."""
+
+import csv
+import json
+import time
+from argparse import Namespace
+
+import pytest
+
+from kernels.calibrate import __main__ as command
+from kernels.calibrate import ceilings, correctness, grid, pool, precompile, provenance, timing
+from kernels.calibrate.dry import shrink
+from kernels.calibrate.grid import Section, sections
+from kernels.calibrate.pool import Device, Pool
+
+RUN_CHECKS, DEVICE = correctness.run_checks, Device("cpu", l2_bytes=2**12)
+CEILINGS = {"read_tb_s": 1e9, "matmul_tflop_s": 900.0}
+
+
+class MadeUpTimer:
+    """Runs every set once and invents a time."""
+
+    def warm(self, sets):
+        for step in sets[0]:
+            step()
+        return [None] * len(sets[0])
+
+    def graph(self, sets, count):
+        for steps in sets[:count]:
+            for step in steps:
+                step()
+        return timing.summarise([1e5 * count] * 8, count)
+
+    eager = graph
+
+
+def small_plan(seed):
+    """Two small points of every section, and of each kernel in it one."""
+    plan = []
+    for section in sections(seed):
+        points = list(dict.fromkeys(shrink(p) for p in section.points))
+        one_each = {(p.kernel, p.variant, p.model): p for p in points}
+        plan.append(Section(section.name, list(one_each.values())[:6]))
+    return plan
+
+
+@pytest.fixture(name="arguments")
+def a_machine_without_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(Device, "gpu", staticmethod(lambda: DEVICE))
+    monkeypatch.setattr(grid, "sections", small_plan)
+    monkeypatch.setattr(precompile, "compile_all", lambda *args: [])
+    monkeypatch.setattr(timing, "GraphTimer", MadeUpTimer)
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *args: (dict(CEILINGS), {}))
+    monkeypatch.setattr(provenance, "gpu", lambda: {"name": "none"})
+    monkeypatch.setattr(
+        Pool, "largest", staticmethod(lambda device, seed: Pool(device, 2**24, seed))
+    )
+    monkeypatch.setattr(
+        correctness,
+        "run_checks",
+        lambda variants, device: RUN_CHECKS(variants[::5], "cpu", correctness.REHEARSAL),
+    )
+    return Namespace(out=tmp_path, budget=600.0, seed=0, workers=1, dry=False, allow_dirty=True)
+
+
+def written(folder):
+    rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
+    return json.loads((folder / "calibration.json").read_text()), rows
+
+
+def test_a_calibration_writes_every_section_and_says_that_it_is_complete(arguments):
+    code = command.calibrate(arguments, time.monotonic())
+    document, rows = written(arguments.out)
+    problems = [(r["kernel"], r["variant"], r["note"]) for r in rows if r["ok"] != "1"]
+    assert not problems
+    assert code == 0
+    assert document["status"] == "complete"
+    assert document["pool_bytes"] == 2**24
+    assert {r["section"] for r in rows} == set(grid.GRIDS)
+    assert {name for name, s in document["sections"].items() if not s["skipped"]} == set(grid.GRIDS)
+    assert all(check["ok"] for check in document["correctness"])
+    assert document["sentinels"][0]["after_points"] == 0
+    assert document["sentinels"][-1]["after_points"] == len(rows)
+    assert document["repeats"]["share_within_2_percent"] == 1.0
+    assert any("limited by" in r["note"] for r in rows if r["kernel"] == "h2d")
+    assert any("output checked" in r["note"] for r in rows)
+
+
+def test_a_broken_variant_costs_its_points_and_the_exit_code(arguments, monkeypatch):
+    def checks(variants, device):
+        return [
+            {"variant": v.name, "ok": not (v.kernel == "append" and v.model.kv_dtype)}
+            for v in variants
+        ]
+
+    monkeypatch.setattr(correctness, "run_checks", checks)
+    assert command.calibrate(arguments, time.monotonic()) == 1
+    _, rows = written(arguments.out)
+    lost = {(r["kernel"], r["dtype"]) for r in rows if not r["us"]}
+    assert lost == {("append", "fp8")}
+    assert any("append fp8 failed its check" in r["note"] for r in rows)
+
+
+def test_a_run_that_ends_in_the_middle_has_kept_its_points(arguments, monkeypatch, capsys):
+    made = MadeUpTimer.graph
+    calls = []
+
+    def graph(self, sets, count):
+        calls.append(count)
+        if len(calls) > 12:
+            raise KeyboardInterrupt
+        return made(self, sets, count)
+
+    monkeypatch.setattr(MadeUpTimer, "graph", graph)
+    with pytest.raises(KeyboardInterrupt):
+        command.calibrate(arguments, time.monotonic())
+    document, rows = written(arguments.out)
+    assert document["status"] == "incomplete"
+    assert len(rows) >= 6
+
+
+def test_a_pool_that_cannot_be_had_ends_the_run_with_the_checks_written(
+    arguments, monkeypatch, capsys
+):
+    def none(device, seed):
+        return Pool(device, pool.POOL_BYTES * 2**20)
+
+    monkeypatch.setattr(Pool, "largest", staticmethod(none))
+    assert command.calibrate(arguments, time.monotonic()) == 1
+    document = json.loads((arguments.out / "calibration.json").read_text())
+    assert document["status"] == "failed"
+    assert document["correctness"]
+    assert capsys.readouterr().err.startswith("the calibration ended early: ")
