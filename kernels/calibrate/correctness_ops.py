@@ -125,6 +125,11 @@ def _weight(n: int, k: int, device: str) -> torch.Tensor:
     return torch.empty(n, k, dtype=BF16, device=device).normal_()
 
 
+def clear() -> None:
+    """Let go of the weights that were kept from one check to the next."""
+    _weight.cache_clear()
+
+
 def linear(size: tuple[int, int], rows: int, device: str) -> float:
     """cuBLAS at these sizes; a sample of rows and columns against float64, all of it finite."""
     n, k = size
