@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from kernels.calibrate import __main__ as command
-from kernels.calibrate import ceilings, dry, pool, provenance
+from kernels.calibrate import ceilings, dry, output, pool, provenance, sanity
+from kernels.calibrate.build import build
+from kernels.calibrate.dry import shrink
 from kernels.calibrate.grid import decode_point, sections
 from kernels.calibrate.points import FAST, LLAMA, SLOW, Point, moved_bytes, nodes, predicted_s
 from kernels.calibrate.pool import Device, Pool
@@ -150,3 +152,18 @@ def test_a_compiled_kernel_takes_its_stack_from_the_machine_code_of_the_same_ptx
     found = provenance.compiled_kernel(kernel, {"BLOCK_N": 64}, [{"ok": False}, same])
     assert (found["regs"], found["spills"], found["stack"]) == (96, 2, 16)
     assert provenance.compiled_kernel(kernel, {}, [])["stack"] is None
+
+
+def test_of_an_append_only_what_is_written_cannot_come_from_the_second_level_cache():
+    for model, written in ((LLAMA, 1 / 2), (Model(kv_dtype=FP8), 1 / 3)):
+        row = output.empty_row(Point("x", "append", "auto", 16, model, queries=8192))
+        assert sanity.from_memory(row, 0, 1) == pytest.approx(row["bytes"] * written)
+
+
+@pytest.mark.parametrize("kernel", ["append", "copy_blocks", "h2d", "d2h", "linear"])
+def test_every_transfer_and_product_can_be_checked_after_it_was_timed(kernel):
+    for point in dict.fromkeys(shrink(p) for p in EVERY_POINT if p.kernel == kernel):
+        work = build(point, Pool(DEVICE, 2**22))
+        for step in work.sets[-1]:
+            step()
+        assert work.check(len(work.sets) - 1) < 0.03

@@ -133,8 +133,8 @@ def far_first(case):
 
 def test_contiguous_decode_reaches_a_far_first_slot():
     case = make_case(SHAPE, [20])
-    expected = decode_flat(case, case.flat, case.first_slots)
-    assert torch.equal(decode_flat(case, *far_first(case)), expected)
+    near = decode_flat(case, case.flat, case.first_slots)
+    assert torch.equal(decode_flat(case, *far_first(case)), near)
 
 
 def test_contiguous_prefill_reaches_a_far_first_slot():
@@ -190,8 +190,7 @@ def test_combine_reads_a_far_piece():
     combine_launch(call, DecodeBuffers(out, part, lse))()
     apart = far(torch.float32).as_strided((2, 1, 2, 64), (pieces * 64, 64, 64, 1)).copy_(part)
     far_lse = far(torch.float32).as_strided((2, 1, 2), (pieces, 2, 1)).copy_(lse)
-    result = torch.empty_like(out)
-    launch = combine_launch(call, DecodeBuffers(result, apart, far_lse))
+    launch = combine_launch(call, DecodeBuffers(result := torch.empty_like(out), apart, far_lse))
     args = [pieces if i == 4 else a for i, a in enumerate(launch.args)]
     replace(launch, args=tuple(args))()
     assert torch.equal(result, out)
