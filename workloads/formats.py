@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from workloads.azure import Azure
 from workloads.files import first_bytes
+from workloads.mooncake import Mooncake
 from workloads.table import Table
 from workloads.trace import TraceError
 from workloads.tracefile import TraceFile
@@ -11,6 +12,7 @@ from workloads.tracefile import TraceFile
 # asked in this order whether they recognize a file
 FORMATS: dict[str, type[TraceFile]] = {
     "azure": Azure,
+    "mooncake": Mooncake,
     "table": Table,
 }
 

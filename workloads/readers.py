@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -137,6 +137,31 @@ def read_jsonl(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
             if not row.keys() <= set(names):
                 reading.notes["ignored: keys that the first object has not"] += 1
     return reading.rows()
+
+
+def read_objects(reading: Reading) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a file with one a line, and their line numbers, for formats with lists.
+
+    Reading must have been given columns by name; what is no object is a bad row. Keys that no
+    column names are not counted as ignored: the format knows them.
+    """
+    for block in blocks(reading.source):
+        for number, line in lines(block):
+            row = _object(line)
+            if row is None:
+                sentence = "is not a JSON object; accepted: one object a line, each key once"
+                reading.bad_row(number, sentence, "not a JSON object")
+            else:
+                yield number, row
+
+
+def add_object(reading: Reading, number: int, row: Mapping[str, Any]) -> bool:
+    """Take the cells of an object by name; a key that it has not is a bad row."""
+    for column in reading.columns:
+        if column.name not in row:
+            reading.bad_row(number, f"has no {column.name}", f"no {column.name}")
+            return False
+    return reading.add_row(number, [row[column.name] for column in reading.columns])
 
 
 def _plain_objects(block: Block, names: Sequence[str], wanted: Sequence[str]) -> list[Any] | None:

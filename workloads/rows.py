@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from workloads.checks import did_you_mean
+from workloads.content import Content
 from workloads.rules import Rule
 from workloads.trace import IntColumn, Trace, TraceError
 
@@ -37,7 +38,9 @@ class Rows:
     """Columns as read, in the order of the file.
 
     fields maps a trace's field to its values; numbers holds where each row stands in the file,
-    counted in place ("line" or "row"). Whatever removes or moves rows says so in notes.
+    counted in place ("line" or "row"). content is what the prompts contain, if the format knows.
+    fields["parent"] holds indices of rows, and follows them when rows move. Lengths may be zero
+    here. Whatever removes or moves rows says so in notes.
     """
 
     source: str
@@ -45,14 +48,50 @@ class Rows:
     numbers: IntColumn
     place: str
     notes: Counter[str]
+    content: Content | None = None
+    has_output_identity: bool = False
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def take(self, rows: Any) -> None:
         """Keep the rows that an index, a mask or a slice selects, in its order."""
-        self.fields = {name: values[rows] for name, values in self.fields.items()}
-        self.numbers = self.numbers[rows]
+        kept = np.arange(len(self))[rows]
+        if "parent" in self.fields:
+            self._move_parents(kept)
+        self.fields = {name: values[kept] for name, values in self.fields.items()}
+        self.numbers = self.numbers[kept]
+        if self.content is not None:
+            self.content = self.content.take(kept)
+
+    def _move_parents(self, kept: IntColumn) -> None:
+        """Let parents be the indices that their rows are about to have."""
+        parents = self.fields["parent"]
+        place = np.full(len(self) + 1, -1)  # the last cell is where -1 leads
+        place[kept] = np.arange(len(kept))
+        moved = place[parents]
+        orphans = int(np.count_nonzero((parents[kept] >= 0) & (moved[kept] < 0)))
+        if orphans:
+            self.notes["follow-ups whose turn before is not there"] += orphans
+        self.fields["parent"] = moved
+
+    def zeros(self, rule: str) -> None:
+        """Drop the rows without a prompt or without an output, or take them as one token.
+
+        rule is "drop" or "one".
+        """
+        for name, what in (("prompt_tokens", "prompt"), ("output_tokens", "output")):
+            empty = np.flatnonzero(self.fields[name] == 0)
+            if not len(empty):
+                continue
+            if rule == "drop":
+                self.notes[f"dropped: no {what}"] += len(empty)
+                self.take(self.fields[name] > 0)
+            else:
+                self.notes[f"altered: no {what}, taken as one token"] += len(empty)
+                self.fields[name] = np.maximum(self.fields[name], 1)
+                if self.content is not None and name == "prompt_tokens":
+                    self.content = self.content.filled()
 
     def order(self, unsorted: str) -> None:
         """Make arrivals nondecreasing: refuse a file that is not, or sort it stably.
@@ -100,15 +139,12 @@ class Rows:
 
     def to_trace(self) -> Trace:
         """The trace of these rows; they need arrivals and must be in order."""
-        provides = {"arrivals"} | ({"max_tokens"} & self.fields.keys())
         return Trace(
-            self.fields["arrival_ns"],
-            self.fields["prompt_tokens"],
-            self.fields["output_tokens"],
-            self.fields.get("max_tokens"),
+            **self.fields,
             source=self.source,
-            provides=frozenset(provides),
             notes=dict(self.notes),
+            content=self.content,
+            has_output_identity=self.has_output_identity,
         )
 
 
@@ -166,17 +202,18 @@ class Reading:
         self._parts.append([np.arange(first_number, first_number + len(good[0])), *good])
         return True
 
-    def add_row(self, number: int, cells: Sequence[object]) -> None:
-        """Take one row, a cell a column."""
+    def add_row(self, number: int, cells: Sequence[object]) -> bool:
+        """Take one row, a cell a column; False if it was counted as bad."""
         row = [number]
         for column, cell in zip(self.columns, cells, strict=True):
             value = column.rule.value(cell)
             if value is None:
                 sentence = f"{column.name} is {shown(cell)}; accepted: {column.rule.accepts}"
                 self.bad_row(number, sentence, f"{column.name} not accepted")
-                return
+                return False
             row.append(value)
         self._single_rows.extend(row)
+        return True
 
     def _end_single_rows(self) -> None:
         """Turn the rows taken one by one into a part of their own."""

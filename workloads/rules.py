@@ -41,7 +41,15 @@ class Rule:
 
 
 def token_count(cell: object) -> int:
-    """A number of tokens. 12.0 and "12" are twelve; 1.5 is nothing."""
+    """A number of tokens, at least one."""
+    count = length(cell)
+    if count == 0:
+        raise ValueError
+    return count
+
+
+def length(cell: object) -> int:
+    """A number of tokens, perhaps none. 12.0 and "12" are twelve; 1.5 is nothing."""
     if isinstance(cell, str):
         text = cell.strip()
         if not WHOLE.fullmatch(text):
@@ -51,20 +59,26 @@ def token_count(cell: object) -> int:
         count = int(cell)
     else:
         raise ValueError
-    if not 1 <= count <= MAX_TOKENS:
+    if not 0 <= count <= MAX_TOKENS:
         raise ValueError
     return count
 
 
 def token_counts(cells: Any) -> IntColumn | None:
     """token_count of a whole array."""
+    counts = lengths(cells)
+    return counts if counts is not None and counts.min() > 0 else None
+
+
+def lengths(cells: Any) -> IntColumn | None:
+    """length of a whole array."""
     if cells.null_count or not (_is_plain_number(cells) or _is_digits(cells)):
         return None
     try:
         counts: IntColumn = cells.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:  # a fraction, or beyond 64 bits
         return None
-    return counts if _all_within(counts, 1, MAX_TOKENS) else None
+    return counts if _all_within(counts, 0, MAX_TOKENS) else None
 
 
 def seconds(cell: object) -> int:
@@ -93,6 +107,19 @@ def seconds_array(cells: Any) -> IntColumn | None:
     except pa.ArrowInvalid:  # text, or a whole number that no double equals
         return None
     return seconds_to_ns(values) if _all_within(values, 0, MAX_S) else None
+
+
+def milliseconds(cell: object) -> int:
+    """A time in milliseconds, as whole nanoseconds: whole ones exactly."""
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        time_ns = cell * (NANOSECONDS // 1000)
+    elif isinstance(cell, float):
+        time_ns = round(cell * (NANOSECONDS // 1000))
+    else:
+        raise ValueError
+    if not 0 <= time_ns <= MAX_NS:
+        raise ValueError
+    return time_ns
 
 
 def timestamp(cell: object) -> int:
@@ -133,7 +160,11 @@ def _all_within(values: Any, low: float, high: float) -> bool:
 
 
 TOKENS = Rule(f"a whole number from 1 to {MAX_TOKENS}", token_count, token_counts)
+LENGTH = Rule(f"a whole number from 0 to {MAX_TOKENS}", length, lengths)
 SECONDS = Rule(f"seconds, a number from 0 to {MAX_S}", seconds, seconds_array)
+MILLISECONDS = Rule(
+    f"milliseconds, a number from 0 to {MAX_S * 1000}", milliseconds, lambda cells: None
+)
 TIMESTAMP = Rule(
     "a time such as 2023-11-16 18:15:46.6805900 or 2024-05-10 00:00:00.009930+00:00, "
     "from 1970 to 2261",

@@ -9,12 +9,40 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.content import Content
+
 IntColumn = NDArray[np.int64]
 FloatColumn = NDArray[np.float64]
 
 NANOSECONDS = 1_000_000_000
 MAX_TOKENS = 2**31 - 1  # one length; far above any context window, far below an overflow
 MAX_NS = 2**62  # one time, 146 years; two of them still add up without an overflow
+
+
+# the columns of a trace, and the values that they may have
+COLUMNS = {
+    "arrival_ns": (0, MAX_NS),
+    "prompt_tokens": (1, MAX_TOKENS),
+    "output_tokens": (1, MAX_TOKENS),
+    "max_tokens": (1, MAX_TOKENS),
+    "namespace": (0, MAX_TOKENS),
+    "session": (0, MAX_TOKENS),
+    "parent": (-1, MAX_TOKENS),
+    "think_ns": (0, MAX_NS),
+    "num_samples": (1, MAX_TOKENS),
+    "beam_width": (1, MAX_TOKENS),
+}
+# what a trace can provide, and the column that then is there
+PROVIDED = {
+    "arrivals": "arrival_ns",
+    "max_tokens": "max_tokens",
+    "prefix identity": "content",
+    "namespaces": "namespace",
+    "sessions": "session",
+    "follow-ups": "think_ns",
+    "samples": "num_samples",
+    "beams": "beam_width",
+}
 
 
 class TraceError(ValueError):
@@ -38,13 +66,26 @@ class Trace:
 
     arrival_ns counts nanoseconds from the trace's own time zero: the first arrival where the
     source stamps absolute times, the source's zero otherwise. A request's id is its row.
-    prompt_tokens and output_tokens are at least 1. max_tokens is what the client asked for,
-    or None where the format does not say. notes counts, by reason, every row that reading
-    dropped, altered, moved or cut. Columns are views that cannot be written to; whoever passes
-    an array in leaves it alone afterwards.
+    prompt_tokens and output_tokens are at least 1. Everything else is None where the source
+    does not say:
+
+    max_tokens      what the client asked for
+    content         which tokens of the prompts are equal (see workloads.content)
+    namespace       requests of different namespaces share nothing: adapters, salts
+    session         a number for each conversation
+    parent          the row of the turn before, -1 without one
+    think_ns        with parent: the request arrives so long after its parent has finished, in
+                    the simulation, and arrival_ns is only where the order comes from
+    num_samples     parallel samples of one prompt
+    beam_width      beams kept by a beam search
+
+    has_output_identity: a prompt that contains an earlier output says so in its content.
+    Without it, hits on outputs go unseen and hit rates are lower bounds. notes counts, by
+    reason, every row that reading dropped, altered, moved or cut. Columns are views that cannot
+    be written to; whoever passes an array in leaves it alone afterwards.
 
     Raises TraceError if a column is not whole numbers or has the wrong length, a value is out of
-    range, the trace is empty, or arrivals go backwards.
+    range, the trace is empty, arrivals go backwards, or content is not as long as the prompts.
     """
 
     arrival_ns: IntColumn
@@ -52,17 +93,30 @@ class Trace:
     output_tokens: IntColumn
     max_tokens: IntColumn | None = None
     source: str = "memory"
-    provides: frozenset[str] = frozenset({"arrivals"})
     notes: Mapping[str, int] = field(default_factory=dict)
+    content: Content | None = None
+    namespace: IntColumn | None = None
+    session: IntColumn | None = None
+    parent: IntColumn | None = None
+    think_ns: IntColumn | None = None
+    num_samples: IntColumn | None = None
+    beam_width: IntColumn | None = None
+    has_output_identity: bool = False
 
     def __post_init__(self) -> None:
-        columns = ["arrival_ns", "prompt_tokens", "output_tokens"]
-        if self.max_tokens is not None:
-            columns.append("max_tokens")
+        columns = [name for name in COLUMNS if getattr(self, name) is not None]
         for name in columns:
             object.__setattr__(self, name, self._column(name))
         object.__setattr__(self, "notes", dict(self.notes))
         self._check(columns)
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """What the trace knows beside lengths, in the words of an allocator's `needs`."""
+        known = {name for name in PROVIDED if getattr(self, PROVIDED[name]) is not None}
+        if self.has_output_identity:
+            known.add("output identity")
+        return frozenset(known)
 
     def _column(self, name: str) -> IntColumn:
         """The named column as int64 that cannot be written to, whatever was passed in."""
@@ -85,13 +139,28 @@ class Trace:
                 raise TraceError(
                     f"{self.source}: {name} has {len(column)} rows, arrival_ns has {len(self)}"
                 )
-            if name != "arrival_ns":
-                self._check_range(name, column, 1, MAX_TOKENS)
-        self._check_range("arrival_ns", self.arrival_ns, 0, MAX_NS)
+            self._check_range(name, column, *COLUMNS[name])
+        if self.parent is not None:
+            late = np.flatnonzero(self.parent >= np.arange(len(self)))
+            if len(late):
+                raise TraceError(f"{self.source}: request {late[0]} comes before its parent")
+        if self.content is not None:
+            self._check_content(self.content)
         backwards = np.flatnonzero(np.diff(self.arrival_ns) < 0)
         if len(backwards):
             row = int(backwards[0]) + 1
             raise TraceError(f"{self.source}: request {row} arrives before request {row - 1}")
+
+    def _check_content(self, content: Content) -> None:
+        if len(content) != len(self):
+            raise TraceError(f"{self.source}: content has {len(content)} rows, not {len(self)}")
+        wrong = np.flatnonzero(content.prompt_tokens() != self.prompt_tokens)
+        if len(wrong):
+            row = int(wrong[0])
+            raise TraceError(
+                f"{self.source}: request {row}: content has "
+                f"{content.prompt_tokens()[row]} tokens, the prompt {self.prompt_tokens[row]}"
+            )
 
     def _check_range(self, name: str, column: IntColumn, low: int, high: int) -> None:
         bad = np.flatnonzero((column < low) | (column > high))
@@ -112,7 +181,9 @@ class Trace:
     def digest(self) -> str:
         """A hash of the contents, independent of file names: hex, 32 characters."""
         state = hashlib.blake2b(digest_size=16)
-        for name in ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens"):
+        for name in COLUMNS:
             column = getattr(self, name)
             state.update(name.encode() + (b"-" if column is None else column.tobytes()))
+        for column in self.content.columns() if self.content is not None else ():
+            state.update(column.tobytes())
         return state.hexdigest()

@@ -4,13 +4,13 @@
 # resolves the annotations of a reader looks names up in the reader's own module
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from workloads import checks
 from workloads.base import Workload
 from workloads.rows import Column, Rows
-from workloads.rules import MAX_S
+from workloads.rules import LENGTH, MAX_S
 from workloads.trace import MAX_NS, NANOSECONDS, Trace
 
 
@@ -21,6 +21,9 @@ class TraceFile(Workload):
     path is the file, plain or gzip.
     limit keeps the first requests (None: all).
     on_bad_row is "error" (the first bad row ends it) or "drop" (bad rows are counted in notes).
+    zero_tokens is what happens to a row without a prompt or without an output: "drop" it, or take
+    it as "one" token, because a request computes and samples at least one; without it such a row
+    is a bad row.
     unsorted is "error", or "sort" to sort stably by arrival and count the rows that moved.
     start_s and duration_s keep the arrivals from start_s up to start_s + duration_s, in seconds
     of the trace's time; a slice that starts later than 0 is rebased to its first arrival.
@@ -35,6 +38,7 @@ class TraceFile(Workload):
     unsorted: Literal["error", "sort"] = "error"
     start_s: float = 0.0
     duration_s: float | None = None
+    zero_tokens: Literal["drop", "one"] | None = None
 
     columns: ClassVar[Sequence[Column]]
     absolute_times: ClassVar[bool] = False  # stamped by a clock: rebased to the first arrival
@@ -45,6 +49,8 @@ class TraceFile(Workload):
         checks.number("start_s", self.start_s, high=MAX_S)
         if self.duration_s is not None:
             checks.number("duration_s", self.duration_s, above=True, high=MAX_S)
+        if self.zero_tokens is not None:
+            checks.one_of("zero_tokens", self.zero_tokens, ["drop", "one"])
 
     @abstractmethod
     def read(self, columns: Sequence[Column]) -> Rows:
@@ -57,13 +63,24 @@ class TraceFile(Workload):
 
     def lengths(self) -> Rows:
         """The first limit rows without their times, for a generator to give them others."""
-        rows = self.read([column for column in self.columns if column.field != "arrival_ns"])
+        rows = self._read([column for column in self.columns if column.field != "arrival_ns"])
         rows.limit(self.limit)
+        return rows
+
+    def raw(self) -> Rows:
+        """The rows as they stand in the file, those without tokens included."""
+        return self.read(with_zeros(self.columns))
+
+    def _read(self, columns: Sequence[Column]) -> Rows:
+        if self.zero_tokens is None:
+            return self.read(columns)
+        rows = self.read(with_zeros(columns))
+        rows.zeros(self.zero_tokens)
         return rows
 
     def load(self, seed: int) -> Trace:
         """The requests of the file; the seed plays no part."""
-        rows = self.read(self.columns)
+        rows = self._read(self.columns)
         rows.order(self.unsorted)
         if self.absolute_times:
             rows.rebase()
@@ -76,6 +93,12 @@ class TraceFile(Workload):
             rows.rebase()
         rows.limit(self.limit)
         return rows.to_trace()
+
+
+def with_zeros(columns: Sequence[Column]) -> list[Column]:
+    """Columns whose lengths may be zero."""
+    lengths = {"prompt_tokens", "output_tokens"}
+    return [replace(c, rule=LENGTH) if c.field in lengths else c for c in columns]
 
 
 def check_rows(path: object, limit: object, on_bad_row: object) -> None:

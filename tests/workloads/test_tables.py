@@ -10,6 +10,7 @@ from typing import get_type_hints
 
 import pydantic
 import pytest
+from trace_files import EXAMPLE_FILES
 
 import workloads
 from workloads import ARRIVALS, FORMATS, LENGTH_DISTRIBUTIONS, WORKLOADS, open_file
@@ -20,12 +21,9 @@ from workloads.trace import Trace, TraceError
 from workloads.tracefile import TraceFile
 
 ENTRIES = [*WORKLOADS.items(), *ARRIVALS.items(), *LENGTH_DISTRIBUTIONS.items()]
-TABLE = "arrival_s,prompt_tokens,output_tokens\n0,3,4\n"
-AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
 EXAMPLES = {
-    "azure": {"path": "azure.csv"},
-    "table": {"path": "table.csv"},
-    "lengths": {"path": "table.csv", "arrivals": {"kind": "all_at_once"}},
+    **{name: {"path": file} for name, (file, _) in EXAMPLE_FILES.items()},
+    "lengths": {"path": "requests.csv", "arrivals": {"kind": "all_at_once"}},
     "inline": {"requests": [{"prompt_tokens": 1, "output_tokens": 1}]},
     "alpaca": {"num_requests": 3, "arrivals": {"kind": "poisson", "rate": 1}},
     "sharegpt": {"num_requests": 3, "arrivals": {"kind": "poisson", "rate": 1}},
@@ -59,8 +57,9 @@ def test_tables_hold_classes_of_their_kind():
 def test_a_workload_loads_the_same_trace_again_and_says_whether_the_seed_matters(
     write, monkeypatch, name
 ):
-    monkeypatch.chdir(Path(write("azure.csv", AZURE)).parent)
-    write("table.csv", TABLE)
+    for file, content in EXAMPLE_FILES.values():
+        folder = Path(write(file, content)).parent
+    monkeypatch.chdir(folder)
     workload = WORKLOADS[name](**EXAMPLES[name])
     trace = workload.load(seed=1)
     assert isinstance(trace, Trace)
@@ -71,11 +70,8 @@ def test_a_workload_loads_the_same_trace_again_and_says_whether_the_seed_matters
         assert parameter in inspect.signature(WORKLOADS[name]).parameters
 
 
-def test_a_file_is_recognized_by_how_it_starts(write):
-    assert open_file(write("a.csv", AZURE)).kind == "azure"
-    assert open_file(write("a.csv.gz", "\ufeff" + AZURE)).kind == "azure"
-    assert open_file(write("t.csv", TABLE)).kind == "table"
-    with pytest.raises(TraceError, match="is in none of the known formats: azure, table"):
+def test_a_file_of_no_known_format_names_those_that_are_known(write):
+    with pytest.raises(TraceError, match=r"is in none of the known formats: azure, .*, table"):
         open_file(write("other.csv", "a,b\n1,2\n"))
     with pytest.raises(TraceError, match="no such file"):
         open_file("none.csv")

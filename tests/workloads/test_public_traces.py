@@ -1,0 +1,109 @@
+"""Every public trace is read exactly: rows, sums, lengths, arrivals, and what prompts share.
+
+EXPECTED.json in the folder of traces holds the true numbers. KVSIM_TRACES_DIR names another folder
+of the same kind; without it the traces of KVSIM_SHARED are read.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workloads.formats import open_file
+from workloads.rows import Rows
+from workloads.sharing import block_hits, prefix_hits
+
+SHARED = Path(os.environ.get("KVSIM_SHARED", Path(__file__).parents[3] / "shared"))
+FOLDER = Path(os.environ.get("KVSIM_TRACES_DIR", SHARED / "traces"))
+EXPECTED: dict[str, dict[str, Any]] = (
+    json.loads((FOLDER / "EXPECTED.json").read_text()) if FOLDER.exists() else {}
+)
+
+pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"there are no public traces at {FOLDER}")
+
+
+def lengths_of(values: np.ndarray) -> dict[str, float]:
+    median, p95 = np.percentile(values, [50, 95])
+    numbers = {"mean": values.mean(), "median": median, "p95": p95, "max": values.max()}
+    return {name: round(float(value), 2) for name, value in numbers.items()}
+
+
+def facts_of(rows: Rows, wanted: dict[str, Any]) -> dict[str, Any]:
+    """What EXPECTED.json says of a file, from the rows as they were read."""
+    prompt, output = rows.fields["prompt_tokens"], rows.fields["output_tokens"]
+    facts: dict[str, Any] = {
+        "rows": len(rows),
+        "prompt_sum": int(prompt.sum()),
+        "output_sum": int(output.sum()),
+        "prompt": lengths_of(prompt),
+        "output": lengths_of(output),
+        "zero_prompt": int((prompt == 0).sum()),
+        "zero_output": int((output == 0).sum()),
+    }
+    if "arrivals" in wanted:
+        facts["arrivals"] = arrivals_of(rows.fields["arrival_ns"])
+    if "prefix" in wanted:
+        facts["prefix"] = sharing_of(rows, wanted["prefix"]["block_size"])
+    return facts
+
+
+def arrivals_of(arrival_ns: np.ndarray) -> dict[str, float]:
+    """As in workloads.summary, but in the order of the file, and rounded as EXPECTED.json is."""
+    ordered = np.sort(arrival_ns)
+    gaps = np.diff(ordered)
+    span_s = int(ordered[-1] - ordered[0]) / 1e9
+    bins = np.bincount((ordered - ordered[0]) // 10**9)
+    return {
+        "first": int(arrival_ns[0]) / 1e9,
+        "last": int(arrival_ns[-1]) / 1e9,
+        "span_s": round(span_s, 3),
+        "rate_per_s": round(len(gaps) / span_s, 4),
+        "iat_cv": round(float(gaps.std() / gaps.mean()), 3),
+        "dispersion_1s": round(float(bins.var() / bins.mean()), 3),
+        "zero_gaps": int((gaps == 0).sum()),
+        "inversions": int((np.diff(arrival_ns) < 0).sum()),
+    }
+
+
+def sharing_of(rows: Rows, block_size: int) -> dict[str, float]:
+    assert rows.content is not None
+    prompt = rows.fields["prompt_tokens"]
+    hits = prefix_hits(rows.content)
+    blocks = -(-prompt // block_size)
+    return {
+        "block_size": block_size,
+        "blocks": int(blocks.sum()),
+        "hit_blocks_ratio": round(block_hits(hits, prompt, block_size).sum() / blocks.sum(), 4),
+        "hit_tokens_ratio": round(hits.sum() / prompt.sum(), 4),
+        "fully_cached_requests": int((hits == prompt).sum()),
+    }
+
+
+PLAIN = [name for name in EXPECTED if name.startswith(("azure/", "mooncake/"))]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_public_trace_is_recognized_and_read_exactly(name: str) -> None:
+    wanted = EXPECTED[name]
+    facts = facts_of(open_file(str(FOLDER / name)).raw(), wanted)
+    wanted = comparable(wanted, facts)
+    if "arrivals" in facts:  # EXPECTED.json was made with doubles and microseconds
+        for end in ("first", "last"):
+            assert facts["arrivals"].pop(end) == pytest.approx(
+                wanted["arrivals"].pop(end), abs=1e-6
+            )
+    assert facts == wanted
+
+
+def comparable(wanted: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """The expected facts without those about the file itself and about ids that nobody counts."""
+    known = {key: cell for key, cell in wanted.items() if key in facts}
+    if "arrivals" in known:
+        known["arrivals"] = dict(known["arrivals"])
+    if "prefix" in known:
+        prefix = known["prefix"]
+        known["prefix"] = {key: cell for key, cell in prefix.items() if key != "unique_blocks"}
+    return known

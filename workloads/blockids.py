@@ -1,0 +1,86 @@
+"""What formats share that list the hashed blocks of each prompt, one JSON object a line.
+
+An id stands for block_size tokens, and equal ids for equal blocks. The list covers the prompt
+from its start; the last block may be partial, and what the list leaves out is the request's own.
+"""
+
+# annotations stay objects here, as in workloads.tracefile
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeGuard
+
+from workloads import checks
+from workloads.content import ContentBuilder
+from workloads.readers import add_object, read_objects
+from workloads.rows import Column, Reading, Rows, shown
+from workloads.trace import MAX_TOKENS
+from workloads.tracefile import TraceFile
+
+MAX_BLOCK_SIZE = 1 << 20
+MAX_ID = (1 << 62) // MAX_BLOCK_SIZE
+
+
+@dataclass(frozen=True)
+class BlockIds(TraceFile):
+    """A file of requests with the ids of their prompts' blocks: one JSON object a line.
+
+    block_size is how many tokens an id stands for.
+    """
+
+    block_size: int = 512
+
+    ids_key: ClassVar[str] = "hash_ids"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("block_size", self.block_size, 1, MAX_BLOCK_SIZE)
+
+    def read(self, columns: Sequence[Column]) -> Rows:
+        reading = Reading(self.path, columns, self.on_bad_row)
+        content = ContentBuilder()
+        for number, row in read_objects(reading):
+            self.take(reading, content, number, row)
+        rows = reading.rows()
+        rows.content = content.build()
+        return rows
+
+    def take(
+        self, reading: Reading, content: ContentBuilder, number: int, row: Mapping[str, Any]
+    ) -> bool:
+        """Take one object; False if it is a bad row."""
+        ids = row.get(self.ids_key)
+        if not are_ids(ids):
+            sentence = f"{self.ids_key} is {shown(ids)}; accepted: whole numbers from 0 to {MAX_ID}"
+            reading.bad_row(number, sentence, f"{self.ids_key} not accepted")
+            return False
+        prompt = prompt_tokens(reading, row)
+        if prompt is not None and len(ids) > -(-prompt // self.block_size):
+            sentence = (
+                f"{self.ids_key} has {len(ids)} blocks of {self.block_size} tokens for a prompt of "
+                f"{prompt}; accepted: at most {-(-prompt // self.block_size)} (see block_size)"
+            )
+            reading.bad_row(number, sentence, f"{self.ids_key} longer than the prompt")
+            return False
+        if not add_object(reading, number, row):
+            return False
+        assert prompt is not None  # or the row would not have been taken
+        content.add_blocks(ids, self.block_size, prompt, self.name_of_blocks(row))
+        return True
+
+    def name_of_blocks(self, row: Mapping[str, Any]) -> Hashable:
+        """Within what the ids are unique."""
+        return "blocks"
+
+
+def are_ids(ids: object) -> TypeGuard[list[int]]:
+    """Whether it is a list of block ids."""
+    return isinstance(ids, list) and all(type(i) is int and 0 <= i <= MAX_ID for i in ids)
+
+
+def prompt_tokens(reading: Reading, row: Mapping[str, Any]) -> int | None:
+    """The prompt's length as the row says; None if that is no length."""
+    for column in reading.columns:
+        if column.field == "prompt_tokens":
+            value = column.rule.value(row.get(column.name))
+            return value if value is None or value <= MAX_TOKENS else None
+    raise LookupError("a format without a prompt's length")
