@@ -18,12 +18,20 @@ import numpy as np
 import simpy
 
 from sim.allocators.base import Allocator
+from sim.arrivals import FOREVER_NS, Arrivals, FollowUps
 from sim.costs.base import CostModel
 from sim.recorder import Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
-from sim.sequence import ARRIVAL_NS, COPIED_TOKENS, FIRST_FINISH, IntArray, SequenceTable
-
-FOREVER_NS = 1 << 62
+from sim.sequence import (
+    ARRIVAL_NS,
+    COPIED_TOKENS,
+    FINISH_NS,
+    FINISHED,
+    FIRST_FINISH,
+    STATUS,
+    IntArray,
+    SequenceTable,
+)
 
 Observer = Callable[[int, Scheduler], None]
 """Called with the time and the scheduler after every schedule(); it must not change anything."""
@@ -46,22 +54,6 @@ class Run:
     end_ns: int
 
 
-class Arrivals:
-    """Requests that have not arrived yet, in order of (time, request id)."""
-
-    def __init__(self, requests: IntArray) -> None:
-        self._times = np.append(requests[:, ARRIVAL_NS], FOREVER_NS)
-        self._next = 0
-        self.next_ns: int = self._times.item(0)
-
-    def pop(self) -> int:
-        """Take the request that arrives at next_ns."""
-        request = self._next
-        self._next = request + 1
-        self.next_ns = self._times.item(request + 1)
-        return request
-
-
 class Replica:
     """One engine: a scheduler, its memory, and the time its iterations take."""
 
@@ -78,6 +70,7 @@ class Replica:
         self.observe: Observer | None = None
         self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
         self._num_copied = 0
+        scheduler.notes_ends = arrivals.has_follow_ups
         self._rows = scheduler.running[:0]  # that run in the planned iterations
         refused = np.flatnonzero(scheduler.never_fits(scheduler.requests))
         self._refused = frozenset(refused.tolist())
@@ -89,6 +82,8 @@ class Replica:
         while True:
             while arrivals.next_ns <= now:
                 self._arrive(now)
+            if scheduler.ended:
+                self._release()
             count = 0 if self.single_step or scheduler.num_waiting else self._sleep(now)
             if count == 0:
                 count = self._iterate(now)
@@ -99,6 +94,8 @@ class Replica:
                 yield env.timeout(end - now)
                 self._commit(count)
                 now = end
+                if scheduler.ended:
+                    self._release()
             elif arrivals.next_ns < FOREVER_NS:
                 end = arrivals.next_ns
                 yield env.timeout(end - now)
@@ -116,6 +113,19 @@ class Replica:
         else:
             self.scheduler.add(request)
 
+    def _release(self) -> None:
+        """Requests have ended: those that follow them get their time, or will never come."""
+        scheduler, requests = self.scheduler, self.scheduler.requests
+        while scheduler.ended:
+            request = scheduler.ended.pop()
+            end_ns = requests.item(request, FINISH_NS)
+            if requests.item(request, STATUS) == FINISHED:
+                self.arrivals.finished(request, end_ns)
+                continue
+            for child in self.arrivals.following(request):
+                requests[child, ARRIVAL_NS] = end_ns
+                scheduler.reject(child, f"follows request {request}, which did not finish", end_ns)
+
     def _sleep(self, now_ns: int) -> int:
         """Plan iterations that need no schedule(), because nobody waits; return how many."""
         scheduler = self.scheduler
@@ -128,7 +138,10 @@ class Replica:
     def _iterate(self, now_ns: int) -> int:
         """Schedule an iteration and plan those that would be decided alike; return how many."""
         scheduler, recorder = self.scheduler, self.recorder
-        if not scheduler.schedule(now_ns):
+        has_work = scheduler.schedule(now_ns)
+        if scheduler.ended:
+            self._release()
+        if not has_work:
             return 0
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, now_ns)  # a schedule() may end a batch
@@ -219,10 +232,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Options:
-    """How to run: without sleeps, and with somebody who looks at every iteration."""
+    """How to run: without sleeps, with somebody who looks at every iteration, with follow-ups."""
 
     single_step: bool = False
     observe: Observer | None = None
+    follow_ups: FollowUps | None = None
 
 
 def simulate(
@@ -235,13 +249,14 @@ def simulate(
 ) -> Run:
     """Run requests (see sim.sequence, in order of arrival) to the end.
 
-    requests receives the outcomes. An observer sees every iteration, so it turns sleeping off.
+    requests receives the outcomes, and the times at which follow-ups arrive. An observer sees
+    every iteration, so it turns sleeping off.
     Raises ValueError if the allocator cannot use the pool.
     """
     sequences = SequenceTable()
     allocator.bind(memory.num_slots, sequences, memory.max_model_len)
     scheduler.bind(requests, sequences, allocator)
-    arrivals = Arrivals(requests)
+    arrivals = Arrivals(requests, options.follow_ups)
     start_ns = arrivals.next_ns if len(requests) else 0
     env = simpy.Environment(initial_time=start_ns)
     replica = Replica(env, arrivals, scheduler, cost)

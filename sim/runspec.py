@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sim.allocators import Allocator
+from sim.arrivals import FollowUps
 from sim.config import PLUGINS, build_part
 from sim.costs import CostModel
 from sim.engine import Memory
@@ -99,6 +100,13 @@ def load_trace(config: Config, folder: Path, seed: int) -> Trace:
 def _load_trace(parameters: str, folder: str, seed: int) -> Trace:
     trace: Trace = build_part("workload", json.loads(parameters), Path(folder)).load(seed)
     return trace
+
+
+def follow_ups(trace: Trace) -> FollowUps | None:
+    """Which requests of a trace wait for others; None if all come at their own times."""
+    if trace.parent is None or trace.think_ns is None:
+        return None
+    return FollowUps(trace.parent, trace.think_ns)
 
 
 def uses_seed(config: Config) -> bool:

@@ -59,6 +59,8 @@ class Scheduler(ABC):
         self.running: IntArray = np.zeros(64, np.int64)
         self.num_running = 0
         self.padding: list[int] = []
+        self.notes_ends = False  # whether the engine wants to know which requests end
+        self.ended: list[int] = []
         self.num_waiting = 0  # preempted requests included
         self.batch = empty_batch()
         self.blocked = NOTHING
@@ -137,6 +139,8 @@ class Scheduler(ABC):
             self.num_running -= num_finished
             self.num_finished += num_finished
             rows = self._finished[:num_finished]
+            if self.notes_ends:
+                self.ended += self.sequences.rows[rows, REQUEST].tolist()
             self.allocator.free(rows)
             self.sequences.close_all(rows)
 
@@ -165,3 +169,5 @@ class Scheduler(ABC):
         self.requests[request, STATUS] = status
         self.requests[request, FINISH_NS] = now_ns
         self.reasons[request] = reason
+        if self.notes_ends:
+            self.ended.append(request)

@@ -182,7 +182,10 @@ class Static(Scheduler):
     def _end_batch(self, now_ns: int) -> None:
         """Return the answers of all members that are done, and free their memory."""
         rows = np.array(self.padding, np.int64)
-        self.requests[self.sequences.rows[rows, REQUEST], FINISH_NS] = now_ns
+        members = self.sequences.rows[rows, REQUEST]
+        self.requests[members, FINISH_NS] = now_ns
+        if self.notes_ends:
+            self.ended += members.tolist()
         self.num_finished += len(rows)
         self.allocator.free(rows)
         self.sequences.close_all(rows)

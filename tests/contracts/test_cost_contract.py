@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.arrivals import FOREVER_NS
 from sim.costs import COST_MODELS, CostModel
 from sim.costs.base import to_ns
 from sim.costs.linear import Constant, Linear
 from sim.costs.roofline import Roofline
-from sim.engine import FOREVER_NS
 from sim.sequence import (
     COPIED_TOKENS,
     DECODE_KV_TOKENS,

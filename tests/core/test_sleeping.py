@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sim.allocators import ALLOCATORS
+from sim.arrivals import FollowUps
 from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
@@ -64,6 +65,7 @@ class Example(NamedTuple):
     allocator: tuple[str, dict[str, Any]]
     scheduler: tuple[str, dict[str, Any]]
     cost: int
+    follow_ups: Sequence[tuple[int, int]] = ()  # (parent or -1, thinking ns); empty without any
 
 
 def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any]]:
@@ -121,7 +123,19 @@ def choose_example(choose: Choose) -> Example:
         choose_allocator(choose, num_slots),
         choose_scheduler(choose),
         choose(0, 2),
+        choose_follow_ups(choose, len(arrivals)),
     )
+
+
+def choose_follow_ups(choose: Choose, num_requests: int) -> list[tuple[int, int]]:
+    """Sometimes conversations: half of the requests come after an earlier one."""
+    if choose(0, 2):
+        return []
+    turns = [(-1, 0)]
+    for request in range(1, num_requests):
+        parent = choose(0, request - 1) if choose(0, 1) else -1
+        turns.append((parent, TICK_NS * (0, 1, choose(0, 40))[choose(0, 2)]))
+    return turns
 
 
 def run_example(example: Example, single_step: bool) -> Run:
@@ -130,13 +144,15 @@ def run_example(example: Example, single_step: bool) -> Run:
     costs = [Constant(2e-9 * TICK_NS), Linear(7e-7, 9e-8, 3e-9, 2.5e-9), Plain()]
     kind, parameters = example.allocator
     policy, settings_ = example.scheduler
+    turns = np.array(example.follow_ups, np.int64).reshape(-1, 2).T
+    follow_ups = FollowUps(*turns) if example.follow_ups else None
     return simulate(
         requests,
         Memory(example.num_slots, example.max_model_len),
         ALLOCATORS[kind](**parameters),
         SCHEDULERS[policy](**settings_),
         costs[example.cost],
-        Options(single_step=single_step),
+        Options(single_step=single_step, follow_ups=follow_ups),
     )
 
 

@@ -1,0 +1,75 @@
+"""Requests on their way into a simulation: at their own times, or after the turn before them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.sequence import ARRIVAL_NS, IntArray
+
+FOREVER_NS = 1 << 62
+
+
+@dataclass(frozen=True)
+class FollowUps:
+    """Turns of conversations: parent[i] is the request before request i, -1 if it is the first.
+
+    Request i arrives max(think_ns[i], 1) ns after its parent has finished. If the parent does not
+    finish, neither does it: it is rejected when the parent is, or fails.
+    """
+
+    parent: IntArray
+    think_ns: IntArray
+
+
+class Arrivals:
+    """Requests that have not arrived yet, in order of (time, request id)."""
+
+    def __init__(self, requests: IntArray, follow_ups: FollowUps | None = None) -> None:
+        self._requests = requests
+        self._think_ns: list[int] = []
+        self._children: dict[int, list[int]] = {}
+        first = np.arange(len(requests))
+        if follow_ups is not None:
+            first = np.flatnonzero(follow_ups.parent < 0)
+            self._think_ns = np.maximum(follow_ups.think_ns, 1).tolist()
+            for child in np.flatnonzero(follow_ups.parent >= 0).tolist():
+                self._children.setdefault(follow_ups.parent.item(child), []).append(child)
+        self._ids = np.append(first, len(requests))
+        self._times = np.append(requests[first, ARRIVAL_NS], FOREVER_NS)
+        self._next = 0
+        self._released: list[tuple[int, int]] = []  # follow-ups with a time: a heap
+        self.next_ns: int = self._times.item(0)
+
+    def pop(self) -> int:
+        """Take the request that arrives at next_ns."""
+        released = self._released
+        first = self._times.item(self._next), self._ids.item(self._next)
+        if released and released[0] < first:
+            request = heapq.heappop(released)[1]
+        else:
+            request = first[1]
+            self._next += 1
+        self.next_ns = self._times.item(self._next)
+        if released and released[0][0] < self.next_ns:
+            self.next_ns = released[0][0]
+        return request
+
+    @property
+    def has_follow_ups(self) -> bool:
+        return len(self._children) > 0
+
+    def finished(self, request: int, now_ns: int) -> None:
+        """A request has finished: what follows it now has a time."""
+        for child in self._children.get(request, ()):
+            time_ns = now_ns + self._think_ns[child]
+            self._requests[child, ARRIVAL_NS] = time_ns
+            heapq.heappush(self._released, (time_ns, child))
+            self.next_ns = min(self.next_ns, time_ns)
+
+    def following(self, request: int) -> Sequence[int]:
+        """The requests that would have followed one that did not finish."""
+        return self._children.get(request, ())

@@ -1,0 +1,89 @@
+"""Turns of conversations arrive when the turn before them has finished."""
+
+import numpy as np
+import pytest
+
+from sim.allocators.paged import Paged
+from sim.allocators.unbounded import Unbounded
+from sim.arrivals import FollowUps
+from sim.costs.linear import Constant
+from sim.engine import Memory, Options, Run, simulate
+from sim.schedulers import Fcfs, Scheduler
+from sim.schedulers.static import Static
+from sim.sequence import (
+    ARRIVAL_NS,
+    FAILED,
+    FINISH_NS,
+    FINISHED,
+    REJECTED,
+    STATUS,
+    Limits,
+    new_requests,
+)
+
+US = 1_000
+
+Turns = list[tuple[int, int, int, int, int]]  # arrival in µs, prompt, output, parent, think in µs
+
+
+def run(turns: Turns, scheduler: Scheduler | None = None, num_slots: int = 1000) -> Run:
+    arrivals, prompts, outputs, parents, think = np.array(turns, np.int64).T
+    requests = new_requests(arrivals * US, prompts, outputs, Limits(100, outputs))
+    options = Options(follow_ups=FollowUps(parents, think * US))
+    memory = Memory(num_slots, 100)
+    return simulate(requests, memory, Unbounded(), scheduler or Fcfs(), Constant(1e-6), options)
+
+
+def times_us(run: Run, column: int) -> list[float]:
+    return (run.requests[:, column] / US).tolist()
+
+
+def test_a_turn_arrives_after_its_parent_has_finished_and_its_user_has_thought() -> None:
+    done = run([(0, 5, 3, -1, 0), (0, 9, 2, 0, 10), (0, 12, 1, 1, 4)])
+    assert times_us(done, ARRIVAL_NS) == [0, 13, 19]
+    assert times_us(done, FINISH_NS) == [3, 15, 20]
+
+
+def test_without_thinking_a_turn_arrives_a_nanosecond_later() -> None:
+    done = run([(0, 5, 3, -1, 0), (0, 9, 2, 0, 0)])
+    assert done.requests[1, ARRIVAL_NS] == done.requests[0, FINISH_NS] + 1
+
+
+def test_turns_of_one_instant_arrive_in_the_order_of_their_ids() -> None:
+    """Requests 1 and 2 follow 0; request 3 has a time of its own, the same; one runs at a time."""
+    done = run([(0, 5, 2, -1, 0), (0, 5, 1, 0, 3), (0, 5, 1, 0, 3), (5, 5, 1, -1, 0)], Fcfs(1))
+    assert times_us(done, ARRIVAL_NS) == [0, 5, 5, 5]
+    assert times_us(done, FINISH_NS) == [2, 6, 7, 8]
+
+
+def test_the_answers_of_a_static_batch_come_at_its_end_and_so_do_their_follow_ups() -> None:
+    done = run([(0, 5, 2, -1, 0), (0, 5, 6, -1, 0), (0, 5, 1, 0, 1)], Static())
+    assert times_us(done, ARRIVAL_NS) == [0, 0, 7]
+
+
+def test_a_turn_whose_parent_is_rejected_is_rejected_too_and_so_on() -> None:
+    done = run([(3, 100, 2, -1, 0), (3, 9, 2, 0, 1), (3, 9, 2, 1, 1), (4, 5, 1, -1, 0)])
+    assert done.requests[:, STATUS].tolist() == [REJECTED, REJECTED, REJECTED, FINISHED]
+    assert done.scheduler.reasons[1] == "follows request 0, which did not finish"
+    assert done.scheduler.reasons[2] == "follows request 1, which did not finish"
+    assert times_us(done, ARRIVAL_NS) == [3, 3, 3, 4]
+    assert done.scheduler.num_waiting == 0
+
+
+def test_a_turn_whose_parent_fails_is_rejected_when_it_does() -> None:
+    arrivals, prompts, outputs = np.array([(0, 4, 30), (0, 4, 2)], np.int64).T
+    requests = new_requests(arrivals, prompts, outputs, Limits(100, outputs))
+    options = Options(follow_ups=FollowUps(np.array([-1, 0]), np.array([0, 5])))
+    paged = Paged(block_size=1)
+    simulate(requests, Memory(12, 100), paged, Fcfs(), Constant(1e-6), options)
+    assert requests[:, STATUS].tolist() == [FAILED, REJECTED]
+    assert requests[1, FINISH_NS] == requests[0, FINISH_NS] > 0
+
+
+@pytest.mark.parametrize("users", [1, 3])
+def test_a_closed_loop_never_has_more_requests_than_users(users: int) -> None:
+    turns: Turns = [(0, 5, 4, i - users if i >= users else -1, 7) for i in range(30)]
+    done = run(turns)
+    assert done.recorder.num_running_max <= users
+    assert (done.requests[:, STATUS] == FINISHED).all()
+    assert done.end_ns == 30 // users * (4 + 7) * US - 7 * US
