@@ -20,6 +20,7 @@ from sim.allocators.checked import CheckedAllocator, difference, require, visibl
 from sim.sequence import (
     FINAL_TOKENS,
     NUM_COMPUTED,
+    NUM_SLOTS,
     NUM_TOKENS,
     Limits,
     SequenceTable,
@@ -124,6 +125,19 @@ class History:
         self._grow(rows)
         return promised
 
+    def retire(self, row: int) -> None:
+        """A sequence is done, but stays with all that it holds, which is of no use now."""
+        held = self.fast.sequences.rows.item(row, NUM_SLOTS)
+        before = self.fast.usage()
+        for allocator in (self.fast, self.slow):
+            allocator.retire(row)
+        after, cells = self.fast.usage(), self.fast.sequences.rows[row]
+        kind = self.fast.kind
+        require(cells.item(NUM_SLOTS) == held, f"{kind}: a retired row holds other memory")
+        same = sum(before) == sum(after) and before[3:] == after[3:]
+        require(same, f"{kind}: retire moved {before} to {after}; only internal may grow")
+        self.compare()
+
     def free(self, rows: list[int]) -> None:
         """Sequences end and leave the tables."""
         for allocator in (self.fast, self.slow):
@@ -195,7 +209,7 @@ def check_allocator(
 def random_step(history: History, rng: random.Random) -> None:
     """One step: half of them arrivals."""
     rows = [row for row in history.running if history.room(row) > 0 and rng.random() < 0.8]
-    step = rng.randrange(6)
+    step = rng.randrange(7)
     if step < 3:
         prompt = rng.randint(1, history.max_model_len - 1)
         if rng.random() < 0.5:
@@ -205,6 +219,8 @@ def random_step(history: History, rng: random.Random) -> None:
         history.append(rows, [rng.randint(0, 9) for _ in rows])
     elif step == 4 and rows:
         history.decode(rows, rng.randint(1, 20))
+    elif step == 6 and history.running:
+        history.retire(rng.choice(history.running))
     elif step == 5 and history.running:
         count = rng.randint(1, len(history.running))
         history.free(rng.sample(history.running, count))

@@ -90,6 +90,11 @@ class AllocatorMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.history.running)
     @rule(data=st.data())
+    def a_row_is_done_and_stays(self, data: st.DataObject) -> None:
+        self.history.retire(data.draw(st.sampled_from(self.history.running)))
+
+    @precondition(lambda self: self.history.running)
+    @rule(data=st.data())
     def some_rows_are_freed(self, data: st.DataObject) -> None:
         rows = st.lists(st.sampled_from(self.history.running), min_size=1, unique=True)
         self.history.free(data.draw(rows))
