@@ -16,8 +16,8 @@ from typing import Any
 
 from sim.allocators import ALLOCATORS, Allocator
 from sim.costs import COST_MODELS, CostModel
-from sim.hardware_keys import MAX_MODEL_LEN, read_device, read_model
-from sim.hardware_types import Model
+from sim.hardware_keys import read_device, read_model
+from sim.hardware_types import MAX_MODEL_LEN, Model
 from sim.keys import TopKeys
 from sim.paths import with_paths
 from sim.plugins import (
@@ -55,6 +55,8 @@ PLUGINS: dict[str, tuple[Table, type]] = {
 DEFAULT_MODEL = "opt-13b"
 DEFAULT_DEVICE = "a100-40gb"
 DEFAULT_MAX_MODEL_LEN = 2048
+
+BUDGET_KEYS = ("gpu_memory_utilization", "activation_bytes", "non_torch_bytes")
 
 # what is meant when the kind is left out
 DEFAULTS = {"scheduler": "fcfs", "cost": "linear"}
@@ -99,11 +101,15 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
         top.device = DEFAULT_DEVICE if top.device is None else top.device
     model = read_model(top.model, folder, count)
     device = read_device(top.device, count)
+    if model is None or device is None:
+        for key in BUDGET_KEYS:
+            if data.get(key) is not None:
+                count((key,), "divides a device's memory, but there is no model and device")
     hardware = None
     if not reported:
         dtypes = (top.dtype, top.kv_cache_dtype)
         model = served_model(model, dtypes, top.tensor_parallel_size, count)
-        hardware = {"model": model, "device": device}
+        hardware = None if reported else {"model": model, "device": device}
     parts = _resolve_parts(data, folder, count, hardware)
     if reported:
         return None

@@ -18,7 +18,7 @@ from sim.config import PLUGINS, ConfigError, Point, build_part
 from sim.costs import CostModel
 from sim.plugins import Config, Report, find_class, guess
 from sim.runspec import RunSpec, load_trace, uses_seed
-from sim.sweep import Cell, Errors, expand, flush, read_axes
+from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes
 from sim.yaml_nodes import apply_override, read_document
 from workloads.trace import Trace, TraceError
 
@@ -40,6 +40,7 @@ FIGURE_NAMES = (
     "latency_vs_rate",
     "waste_vs_load",
 )
+LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
 MAX_SEEDS = 10_000
 MAX_SEED = (1 << 63) - 1
 MAX_CHANGES_SHOWN = 10
@@ -87,7 +88,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     folder = Path(path).parent
     axes = read_axes(data.get("sweep"), errors.add)
     seeds = _seeds(data.get("seeds"), errors.add)
-    _check_figures(data.get("figures"), errors.add)
+    _check_figures(data.get("figures"), axes, errors.add)
     cells = expand(data, axes, folder, errors)
     flush(cells, errors)
     errors.raise_if_any()
@@ -116,14 +117,17 @@ def _seeds(value: Any, report: Report) -> list[int]:
     return [0]
 
 
-def _check_figures(names: Any, report: Report) -> None:
+def _check_figures(names: Any, axes: Sequence[Axis], report: Report) -> None:
     if not isinstance(names, list):
         return  # reported with the other top-level keys
+    has_load = any(axis.path[-1] == "rate" and len(axis.values) > 1 for axis in axes)
     for i, name in enumerate(names):
         if isinstance(name, str) and name not in FIGURE_NAMES:
             report(("figures", i), f"unknown figure {name!r}{guess(name, list(FIGURE_NAMES))}")
         elif name in names[:i]:
             report(("figures", i), f"{name} is named twice")
+        elif name in LOAD_FIGURES and not has_load:
+            report(("figures", i), f"{name} needs a sweep of workload.arrivals.rate")
 
 
 def _meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:

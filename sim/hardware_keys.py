@@ -19,11 +19,10 @@ from sim.hardware import (
     find_device,
     find_model,
 )
+from sim.hardware_types import MAX_MODEL_LEN
 from sim.hf_config import read_config
 from sim.paths import find_path
 from sim.plugins import Report, Strict, guess, validate
-
-MAX_MODEL_LEN = 1 << 26
 
 ModelLen = Annotated[int, Field(ge=1, le=MAX_MODEL_LEN)]
 Bytes = Annotated[int, Field(ge=0)]
@@ -39,6 +38,7 @@ class ModelKeys(Strict):
     weights_bytes: Bytes | None = None
     num_params: Count | None = None
     num_active_params: Count | None = None
+    num_expert_params: Bytes | None = None
     layers: Count | None = None
     hidden: Count | None = None
     heads: Count | None = None
@@ -54,6 +54,7 @@ class ConfigKeys(Strict):
     weights_bytes: Bytes | None = None
     num_params: Count | None = None
     num_active_params: Count | None = None
+    num_expert_params: Bytes | None = None
 
 
 class DeviceKeys(Strict):

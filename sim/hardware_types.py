@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 GIB = 1 << 30
+MAX_MODEL_LEN = 1 << 26
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 KV_DTYPE_BYTES = {**DTYPE_BYTES, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 
@@ -15,8 +16,9 @@ class Model:
 
     Divided are weights_bytes, num_params, num_active_params, heads, kv_heads and, with kv_heads,
     kv_bytes_per_token. max_len is in tokens; None stands for a number that nobody gave.
-    num_active_params are those that one token passes through. With latent attention kv_heads is 1
-    and head_dim the latent: what the kernels read. dtype is that of the weights as served,
+    num_active_params are those that one token passes through, num_expert_params those of all
+    experts among which tokens are routed: 0 without any. With latent attention kv_heads is 1 and
+    head_dim the latent: what the kernels read. dtype is that of the weights as served,
     quantization how they are stored beyond that. warnings are sentences without their subject.
     """
 
@@ -27,6 +29,7 @@ class Model:
     source: str = "given by the user"
     num_params: int | None = None
     num_active_params: int | None = None
+    num_expert_params: int | None = None
     layers: int | None = None
     hidden: int | None = None
     heads: int | None = None
@@ -85,7 +88,7 @@ def with_dtypes(model: Model, dtype: str, kv_cache_dtype: str) -> Model:
     if weights is not None and not model.quantization:
         weights = weights * DTYPE_BYTES[new] // DTYPE_BYTES[model.dtype]
     kv = new if kv_cache_dtype == "auto" else kv_cache_dtype
-    per_token = model.kv_bytes_per_token * KV_DTYPE_BYTES[kv] // KV_DTYPE_BYTES[model.kv_dtype]
+    per_token = -(-model.kv_bytes_per_token * KV_DTYPE_BYTES[kv] // KV_DTYPE_BYTES[model.kv_dtype])
     return replace(
         model, dtype=new, kv_dtype=kv, kv_bytes_per_token=per_token, weights_bytes=weights
     )
@@ -117,10 +120,11 @@ def on_one_gpu(model: Model, tensor_parallel_size: int) -> Model:
     own = 1 if model.has_latent_kv else max(1, kv_heads // size)
     return replace(
         model,
-        kv_bytes_per_token=model.kv_bytes_per_token * own // kv_heads,
+        kv_bytes_per_token=-(-model.kv_bytes_per_token * own // kv_heads),
         weights_bytes=_share(model.weights_bytes, size),
         num_params=_share(model.num_params, size),
         num_active_params=_share(model.num_active_params, size),
+        num_expert_params=_share(model.num_expert_params, size),
         heads=model.heads // size,
         kv_heads=own,
         tensor_parallel_size=size,

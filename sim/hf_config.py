@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.hardware_types import DTYPE_BYTES, Model
+from sim.hardware_types import DTYPE_BYTES, MAX_MODEL_LEN, Model
 from sim.hf_keys import Keys, Shape, read_shape
 from sim.hf_params import FORMS, ParamCount, count_params
 
@@ -67,8 +67,8 @@ def model_from_config(
     keys = Keys(config)
     shape = read_shape(keys)
     max_len = _max_len(keys)
-    stored = str(keys.get("dtype", "torch_dtype") or "float32").removeprefix("torch.")
-    dtype = _DTYPES.get(stored, "float16")
+    stored = _stored_dtype(keys)
+    dtype = _DTYPES[stored]
     model = Model(
         name=name,
         kv_bytes_per_token=shape.kv_values_per_token * DTYPE_BYTES[dtype],
@@ -85,7 +85,7 @@ def model_from_config(
         quantization=_quantization(keys),
         warnings=_warnings(keys, shape, max_len),
     )
-    return _with_weights(model, keys, shape, total_size, DTYPE_BYTES.get(stored, 2))
+    return _with_weights(model, keys, shape, total_size, DTYPE_BYTES[stored])
 
 
 def _with_weights(
@@ -111,6 +111,7 @@ def _with_weights(
         weights_bytes=weights,
         num_params=params,
         num_active_params=min(active, params) if active and params else None,
+        num_expert_params=min(count.experts, params) if count and params else None,
         warnings=warnings,
         why_no_weights=problem or unknown if weights is None else "",
     )
@@ -122,7 +123,7 @@ def _name(file: Path) -> str:
 
 def _read_object(file: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse)
+        data = json.loads(file.read_text(encoding="utf-8-sig"), parse_constant=_refuse)
     except OSError as error:
         raise ValueError(f"{file}: {error.strerror or error}") from None
     except RecursionError:
@@ -160,7 +161,11 @@ def _count(keys: Keys, shape: Shape) -> tuple[ParamCount | None, str]:
 def _quantization(keys: Keys) -> str:
     """How the checkpoint's weights are quantized; empty if they are not."""
     config = keys.get("quantization_config")
-    return str(config.get("quant_method", "unknown")) if isinstance(config, dict) else ""
+    if config is None:
+        return ""
+    if not isinstance(config, dict):
+        raise ValueError(f"quantization_config must be an object, got {str(config)[:40]!r}")
+    return str(config.get("quant_method", "unknown"))
 
 
 def _weights(count: ParamCount | None, quantization: str, keys: Keys) -> tuple[int | None, str]:
@@ -187,19 +192,33 @@ def _small(value: Any) -> int:
     return value if type(value) is int and 0 < value < MAX_GROUP else 0
 
 
+def _stored_dtype(keys: Keys) -> str:
+    """What type the checkpoint's values have; float32 if it is not said."""
+    value = keys.get("dtype", "torch_dtype")
+    name = "float32" if value is None else str(value).removeprefix("torch.")
+    if name not in _DTYPES:
+        raise ValueError(f"dtype {name[:40]!r} is unknown; accepted: {', '.join(_DTYPES)}")
+    return name
+
+
 def _max_len(keys: Keys) -> int | None:
     """Tokens of the longest context, None if it is not said."""
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
     length = keys.count(*names, default=0)
     scaling = keys.get("rope_scaling", "rope_parameters")
-    if length and isinstance(scaling, dict):
+    # Gemma 3 says what it has after scaling
+    if length and isinstance(scaling, dict) and not keys.model_type.startswith("gemma3"):
         kind = scaling.get("rope_type", scaling.get("type"))
         factor = scaling.get("factor")
         if kind in ("linear", "dynamic", "yarn") and isinstance(factor, int | float):
             base = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
             length = int(
-                (base if isinstance(base, int) else length) * min(max(1.0, factor), MAX_FACTOR)
+                (base if type(base) is int else length) * min(max(1.0, factor), MAX_FACTOR)
             )
+    if not 0 <= length <= MAX_MODEL_LEN:
+        raise ValueError(
+            f"gives a context of {str(length)[:20]} tokens; accepted: 1 to {MAX_MODEL_LEN}"
+        )
     return length or None
 
 
@@ -218,7 +237,7 @@ def _warnings(keys: Keys, shape: Shape, max_len: int | None) -> tuple[str, ...]:
     found = []
     window = keys.get("sliding_window")
     is_on = keys.flag("use_sliding_window", True)
-    if type(window) is int and is_on and not (max_len and window >= max_len):
+    if type(window) is int and window > 0 and is_on and not (max_len and window >= max_len):
         types = keys.get("layer_types")
         layers = types.count("sliding_attention") if isinstance(types, list) else 0
         where = f" in {layers} of {shape.layers} layers" if layers else ""

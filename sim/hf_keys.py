@@ -21,7 +21,7 @@ class Keys:
         self._data = {**config, **inner}
         kind = inner.get("model_type", config.get("model_type"))
         old = {"RefinedWeb": "falcon", "RefinedWebModel": "falcon"}
-        self.model_type = old.get(kind, kind) if isinstance(kind, str) else "unknown"
+        self.model_type = old.get(kind, kind) if isinstance(kind, str) else "nameless"
 
     def get(self, *names: str) -> Any:
         """The value of the first of these keys that is there and not null; None if none is."""
@@ -86,6 +86,8 @@ def read_shape(keys: Keys) -> Shape:
         raise ValueError(f"must have 1 to {MAX_LAYERS:,} layers, and heads, and a hidden size")
     if keys.get("kv_lora_rank") is not None:
         latent = keys.count("kv_lora_rank") + keys.count("qk_rope_head_dim")
+        if not latent:
+            raise ValueError("kv_lora_rank and qk_rope_head_dim are both 0: nothing to keep")
         # as the kernels see it: every head reads the same latent
         return Shape(layers, hidden, heads, 1, latent, latent)
     kv_heads = _kv_heads(keys, heads)

@@ -67,14 +67,16 @@ FORMS: dict[str, Form] = {
 
 @dataclass(frozen=True)
 class ParamCount:
-    """Parameters: all of them, those that one token passes through, and those in embeddings.
+    """Parameters: all of them, those that one token passes through, and where they are.
 
-    embedding: input and output embeddings and positions, which stay unquantized.
+    embedding: input and output embeddings and positions, which stay unquantized. experts: experts
+    among which tokens are routed, all of them.
     """
 
     total: int
     active: int
     embedding: int
+    experts: int
 
 
 def count_params(keys: Keys, shape: Shape) -> ParamCount:
@@ -84,12 +86,12 @@ def count_params(keys: Keys, shape: Shape) -> ParamCount:
     outside = norm if keys.flag("do_layer_norm_before", True) else 0  # opt-350m has no last norm
     outside += norm if form.embedding_norm else 0
     layer = _attention(keys, shape, form) + form.norms * norm
-    dense, sparse, unused = _mlps(keys, shape, form)
+    dense, sparse, routed, unused = _mlps(keys, shape, form)
     num_sparse = sum(_is_sparse(keys, i) for i in range(shape.layers)) if sparse else 0
     embedding = _embedding(keys, shape, form)
     total = embedding + outside + shape.layers * layer
     total += (shape.layers - num_sparse) * dense + num_sparse * sparse
-    return ParamCount(total, total - num_sparse * unused, embedding)
+    return ParamCount(total, total - num_sparse * unused, embedding, num_sparse * routed)
 
 
 def _form(keys: Keys) -> Form:
@@ -168,11 +170,14 @@ def _width(keys: Keys, shape: Shape, form: Form) -> int:
     return keys.count(*names, default=wide)
 
 
-def _mlps(keys: Keys, shape: Shape, form: Form) -> tuple[int, int, int]:
-    """Parameters of a dense layer's MLP, of a sparse layer's, and those a token passes by."""
+def _mlps(keys: Keys, shape: Shape, form: Form) -> tuple[int, int, int, int]:
+    """Parameters of a dense layer's MLP and of a sparse layer's.
+
+    And of the latter those in routed experts, and in the experts that a token passes by.
+    """
     experts = keys.count("num_local_experts", "num_experts", "n_routed_experts", default=0)
     if not experts:
-        return _mlp(_width(keys, shape, form), shape, form), 0, 0
+        return _mlp(_width(keys, shape, form), shape, form), 0, 0, 0
     used = keys.count("num_experts_per_tok", "num_experts_per_token")
     width = keys.count("moe_intermediate_size", "intermediate_size")
     expert = _mlp(width, shape, form)
@@ -185,7 +190,8 @@ def _mlps(keys: Keys, shape: Shape, form: Form) -> tuple[int, int, int]:
     if own:
         shared_params = _mlp(own, shape, form) + shape.hidden  # and a gate
     dense = _mlp(_width(keys, shape, form), shape, form)
-    return dense, router + shared_params + experts * expert, (experts - used) * expert
+    routed = experts * expert
+    return dense, router + shared_params + routed, routed, (experts - used) * expert
 
 
 def _is_sparse(keys: Keys, i: int) -> bool:

@@ -61,6 +61,7 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
         for row in rows
         if row["status"] != "finished"
     ]
+    figures.remove(folder / "figures", besides=experiment.figures)
     paths, undrawn = draw_again(folder, list(experiment.figures))
     return Outcome(rows, [folder / "summary.csv", *paths], problems + undrawn)
 

@@ -20,7 +20,8 @@ from typing import Any
 from sim.config import DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS
 from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
 from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
-from sim.hardware_keys import MAX_MODEL_LEN, ConfigKeys, DeviceKeys, ModelKeys
+from sim.hardware_keys import ConfigKeys, DeviceKeys, ModelKeys
+from sim.hardware_types import MAX_MODEL_LEN
 from sim.keys import TopKeys
 from sim.plugins import Strict, Table, parameter_model, split_key
 from sim.sweep import SWEEPABLE

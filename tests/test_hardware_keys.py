@@ -12,6 +12,7 @@ from sim.cli import main
 from sim.config import ConfigError
 from sim.experiment import Experiment, load_experiment
 from sim.hardware import find_model
+from sim.hardware_types import Model, on_one_gpu, with_dtypes
 
 SMALL: dict[str, Any] = {
     "model_type": "llama",
@@ -130,6 +131,9 @@ WRONG = {
     "model: opt-13b\nkv_cache_dtype: int4": (
         "x.yaml:5: kv_cache_dtype: unknown value 'int4'; accepted: auto, float16, "
     ),
+    "kv_cache: {num_slots: 99}\ngpu_memory_utilization: 0.5": (
+        "x.yaml:5: gpu_memory_utilization: divides a device's memory, but there is no model and"
+    ),
     "kv_cache: {num_slots: 99}\ntensor_parallel_size: 2": (
         "x.yaml:5: tensor_parallel_size: says how a model is served, but there is no model"
     ),
@@ -162,3 +166,9 @@ def test_a_run_shows_its_budget_and_what_is_not_simulated(
     assert f"warning: {experiment.warnings[0]}" in shown[len(budget) :]
     written = json.loads((tmp_path / "out/x/experiment.json").read_text(encoding="utf-8"))
     assert written["budget"] == budget
+
+
+def test_kv_of_one_byte_a_token_stays_one_however_it_is_divided() -> None:
+    model = Model("m", kv_bytes_per_token=1, weights_bytes=10**6, heads=8, kv_heads=8)
+    assert with_dtypes(model, "auto", "fp8").kv_bytes_per_token == 1
+    assert on_one_gpu(model, 8).kv_bytes_per_token == 1

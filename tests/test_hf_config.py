@@ -46,6 +46,7 @@ def kv(**changes: Any) -> int:
         ({"num_key_value_heads": 2, "head_dim": 32}, 2 * 2 * 32),
         ({"model_type": "falcon", "multi_query": True, "num_kv_heads": 4}, 2 * 16),
         ({"model_type": "RefinedWebModel", "multi_query": True}, 2 * 16),
+        ({"model_type": "falcon"}, 2 * 16),
         ({"model_type": "falcon", "multi_query": False}, 2 * 4 * 16),
         (
             {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2},
@@ -65,6 +66,20 @@ def test_keys_of_gpt_2_are_understood() -> None:
     config = {"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 512}
     model = model_from_config("m", {**config, "vocab_size": 1000}, "")
     assert (model.kv_bytes_per_token, model.max_len) == (2 * 2 * 64 * 2, 512)
+
+
+def test_gemma_3_says_its_context_as_it_is_after_scaling() -> None:
+    scaling = {"rope_type": "linear", "factor": 8.0}
+    config = {**SMALL, "max_position_embeddings": 131072, "rope_scaling": scaling}
+    assert model_from_config("m", config, "").max_len == 8 * 131072
+    gemma = {"model_type": "gemma3", "text_config": {**config, "model_type": "gemma3_text"}}
+    assert model_from_config("m", gemma, "").max_len == 131072
+
+
+def test_a_byte_order_mark_makes_no_difference(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text("\ufeff" + json.dumps(SMALL), encoding="utf-8")
+    assert read_config(file).kv_bytes_per_token == kv()
 
 
 def test_the_text_part_of_a_multimodal_model_is_read() -> None:
@@ -209,7 +224,7 @@ BROKEN: dict[str, Any] = {
     "is no JSON: NaN is no number": '{"hidden_size": NaN}',
     "is nested too deeply": "[" * 100_000,
     "has no num_hidden_layers": {k: v for k, v in SMALL.items() if k != "num_hidden_layers"},
-    "has no hidden_size (or n_embd, n_embed, d_model), which a unknown model needs": {
+    "has no hidden_size (or n_embd, n_embed, d_model), which a nameless model needs": {
         "num_hidden_layers": 2
     },
     "hidden_size must be a whole number, got '64.5'": {**SMALL, "hidden_size": 64.5},
@@ -221,6 +236,25 @@ BROKEN: dict[str, Any] = {
     "its 3 KV heads do not divide its 4 attention heads": {**SMALL, "num_key_value_heads": 3},
     "has no head_dim, and hidden_size 63 is no multiple of 4": {**SMALL, "hidden_size": 63},
     "has no qk_rope_head_dim": {**SMALL, "kv_lora_rank": 8},
+    "kv_lora_rank and qk_rope_head_dim are both 0": {
+        **SMALL,
+        "kv_lora_rank": 0,
+        "qk_rope_head_dim": 0,
+    },
+    "gives a context of 2147483647 tokens; accepted: 1 to 67108864": {
+        **SMALL,
+        "max_position_embeddings": 2**31 - 1,
+    },
+    "gives a context of -20 tokens": {
+        **SMALL,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4,
+            "original_max_position_embeddings": -5,
+        },
+    },
+    "quantization_config must be an object, got 'fp8'": {**SMALL, "quantization_config": "fp8"},
+    "dtype '16' is unknown; accepted: float16, bfloat16, float32": {**SMALL, "torch_dtype": 16},
 }
 
 

@@ -53,9 +53,8 @@ class Gamma(ArrivalProcess):
     """Independent gamma gaps, rate requests per second on average, cv the spread of the gaps.
 
     cv is the coefficient of variation, standard deviation over mean: above 1 requests come in
-    bursts, below 1 more evenly than by chance; 1 is a Poisson process, if not the same draws as
-    poisson. The first request waits for a gap, too. The same seed at another rate gives the same
-    pattern, stretched.
+    bursts, below 1 more evenly than by chance; 1 is a Poisson process. The first request waits for
+    a gap, too. The same seed at another rate gives the same pattern, stretched.
     """
 
     rate: float

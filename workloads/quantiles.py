@@ -32,6 +32,8 @@ def check_table(levels: object, tokens: object) -> None:
 
 
 def _check_list(name: str, values: object, low: float, high: float) -> None:
+    if values is None:
+        raise ValueError(f"{name}: is required; accepted: a list of numbers, or path instead")
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ValueError(
             f"{name}: must be a list of numbers, got {values!r}; accepted: levels and tokens, "

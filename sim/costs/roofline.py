@@ -40,7 +40,7 @@ from sim.sequence import (
 FloatArray = NDArray[np.float64]
 
 # seconds, in the order of the coefficients
-OVERHEAD, WEIGHTS, ACTIVE_WEIGHTS, LINEAR_TOKEN, KV_TOKEN, PAIR, COPY = range(7)
+OVERHEAD, WEIGHTS, EXPERTS, EXPERTS_TOKEN, LINEAR_TOKEN, KV_TOKEN, PAIR, COPY = range(8)
 
 
 class Roofline(CostModel):
@@ -49,9 +49,10 @@ class Roofline(CostModel):
     overhead_s is added to every iteration. The efficiencies are fractions of the device's
     memory_gb_s (1e9 bytes/s) and bf16_tflops (dense, 1e12 operations/s). What follows them is the
     experiment's model and device unless it is given here, for one GPU: weights_bytes, num_params,
-    num_active_params (those that a token passes through; fewer than num_params in a mixture of
-    experts), kv_bytes_per_token, layers, heads (of queries), head_dim. In a mixture of experts an
-    iteration reads the weights of as many experts as its tokens can touch, at most all. Latent
+    num_active_params (those that a token passes through), num_expert_params (those in experts among
+    which tokens are routed), kv_bytes_per_token, layers, heads (of queries), head_dim. In a mixture
+    of experts an iteration reads everything outside of them, and as many of them as its tokens can
+    touch, at most all; if num_expert_params is not known, all weights count as experts'. Latent
     attention (MLA) is computed on the latent, as decode kernels do; engines compute prompts on
     the shorter heads before compression, so their attention is overestimated here.
     """
@@ -62,6 +63,7 @@ class Roofline(CostModel):
         "weights_bytes": "model.weights_bytes",
         "num_params": "model.num_params",
         "num_active_params": "model.num_active_params",
+        "num_expert_params": "model.num_expert_params",
         "kv_bytes_per_token": "model.kv_bytes_per_token",
         "layers": "model.layers",
         "heads": "model.heads",
@@ -82,6 +84,7 @@ class Roofline(CostModel):
         weights_bytes: int | None = None,
         num_params: int | None = None,
         num_active_params: int | None = None,
+        num_expert_params: int | None = None,
         kv_bytes_per_token: int | None = None,
         layers: int | None = None,
         heads: int | None = None,
@@ -115,10 +118,7 @@ class Roofline(CostModel):
             if not 0 < fraction <= 1:
                 raise ValueError(f"{name}: must be above 0 and at most 1, got {fraction}")
         self.facts = {name: self._known(name, value) for name, value in facts.items()}
-        if self.facts["num_active_params"] > self.facts["num_params"]:
-            raise ValueError(
-                f"num_active_params: {num_active_params} are more than num_params, {num_params}"
-            )
+        self.facts["num_expert_params"] = self._experts(num_expert_params)
         self._coefficients = _coefficients(overhead_s, efficiencies, self.facts)
         integers = np.zeros(1, np.int64)
         self._plan = direct(roofline_plan, integers, self._coefficients, integers, 1, 0)
@@ -130,8 +130,22 @@ class Roofline(CostModel):
                 f"{name}: is not known; accepted: a number here, or a {owner} that has it"
             )
         if not 0 < value < 1e18:
-            raise ValueError(f"{name}: must be above 0, got {value}")
+            raise ValueError(f"{name}: must be above 0 and below 1e18, got {value}")
         return value
+
+    def _experts(self, num_expert_params: int | None) -> float:
+        """Parameters in experts; a token passes through all others, and some of these."""
+        params, active = self.facts["num_params"], self.facts["num_active_params"]
+        if active > params:
+            raise ValueError(f"num_active_params: {active} are more than num_params, {params}")
+        if num_expert_params is None:
+            return params if active < params else 0
+        if not params - active <= num_expert_params <= params:
+            raise ValueError(
+                f"num_expert_params: must be at least what a token passes by, {params - active}, "
+                f"and at most num_params, {params}, got {num_expert_params}"
+            )
+        return num_expert_params
 
     def iteration_s(self, batch: IntArray) -> float:
         tokens = batch[NUM_DECODE_SEQS] + batch[PREFILL_TOKENS]
@@ -152,13 +166,14 @@ def _coefficients(
     """Seconds of each thing that an iteration does, by the names above."""
     memory, flops = known["memory_gb_s"] * 1e9, known["bf16_tflops"] * 1e12
     weights_s = known["weights_bytes"] / (memory * efficiency["linear_bandwidth_efficiency"])
-    active = known["num_active_params"]
+    params, active, experts = (known[f"num_{name}params"] for name in ("", "active_", "expert_"))
     attention = efficiency["attention_bandwidth_efficiency"]
     pair_flops = 4 * known["layers"] * known["heads"] * known["head_dim"]
-    cells = np.empty(7)
+    cells = np.empty(8)
     cells[OVERHEAD] = overhead_s
-    cells[WEIGHTS] = weights_s
-    cells[ACTIVE_WEIGHTS] = weights_s * active / known["num_params"]
+    cells[WEIGHTS] = weights_s * (params - experts) / params
+    cells[EXPERTS] = weights_s * experts / params
+    cells[EXPERTS_TOKEN] = weights_s * (active - (params - experts)) / params
     cells[LINEAR_TOKEN] = 2 * active / (flops * efficiency["linear_flops_efficiency"])
     cells[KV_TOKEN] = known["kv_bytes_per_token"] / (memory * attention)
     cells[PAIR] = pair_flops / (flops * efficiency["attention_flops_efficiency"])
@@ -169,7 +184,8 @@ def _coefficients(
 @compiled
 def tokens_s(coefficients: FloatArray, tokens: int, decode_kv_tokens: int) -> float:
     """Seconds of overhead, linears and decode attention."""
-    weights = min(coefficients[WEIGHTS], tokens * coefficients[ACTIVE_WEIGHTS])
+    experts = min(coefficients[EXPERTS], tokens * coefficients[EXPERTS_TOKEN])
+    weights = coefficients[WEIGHTS] + experts
     linears = max(weights, tokens * coefficients[LINEAR_TOKEN])
     decode = decode_kv_tokens * max(coefficients[KV_TOKEN], coefficients[PAIR])
     seconds: float = coefficients[OVERHEAD] + linears + decode

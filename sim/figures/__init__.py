@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from sim.figures.waste import draw_waste
 from sim.figures.waste_load import draw_waste_vs_load
 from sim.results import replacing
 
-__all__ = ["FIGURES", "FigureError", "Results", "draw"]
+__all__ = ["FIGURES", "FigureError", "Results", "draw", "remove"]
 
 FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "waste": draw_waste,
@@ -54,6 +54,16 @@ def draw(name: str, results: Results, folder: Path) -> list[Path]:
         for temporary, content in zip(temporaries, contents.values(), strict=True):
             temporary.write_bytes(content)
     return paths
+
+
+def remove(folder: Path, besides: Collection[str]) -> None:
+    """Remove the figures of an earlier run that the experiment no longer names.
+
+    Files that are not figures of this table stay.
+    """
+    for name in FIGURES.keys() - set(besides):
+        for suffix in (*METADATA, "csv"):
+            (folder / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
 def _contents(drawing: Drawing) -> dict[str, bytes]:

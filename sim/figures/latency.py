@@ -48,7 +48,10 @@ def draw_latency_vs_rate(results: Results) -> Drawing:
         "then takes to serve them, and latency grows with the length of the run."
     ]
     if max(table["num_seeds"].max() for table in tables) > 1:
-        notes.append("Means over seeds; error bars: standard deviation.")
+        notes.append(
+            "Means over seeds; error bars: standard deviation, down to the axis where it is larger "
+            "than the mean."
+        )
     if len(found) > MAX_LINES:
         notes.append(f"The first {MAX_LINES} of {len(found)} lines.")
     style.foot(figure, results.cost_source, notes)

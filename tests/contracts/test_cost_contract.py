@@ -1,5 +1,6 @@
 """Every registered cost model keeps the cost contract: whole nanoseconds, monotone, plannable."""
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -236,6 +237,29 @@ def test_a_roofline_of_experts_reads_no_more_weights_than_its_tokens_touch() -> 
     assert experts.iteration_s(batch_of(20, 0)) == 2
 
 
+def test_what_lies_outside_of_experts_is_read_once_however_many_tokens_there_are() -> None:
+    """Of 1,000 parameters 950 are in experts, and a token passes through 100: 50 and 50 of them."""
+    experts = roofline(num_active_params=100, num_expert_params=950, bf16_tflops=1.0)
+    read = [experts.iteration_s(batch_of(tokens, 0)) for tokens in (1, 2, 19, 40)]
+    assert read == pytest.approx([2 * share for share in (0.1, 0.15, 1.0, 1.0)])
+
+
+def test_the_defaults_of_a_rooflines_efficiencies_are_those_documented() -> None:
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(Roofline).parameters.items()
+        if parameter.default is not None
+    }
+    assert defaults == {
+        "overhead_s": 0.002,
+        "linear_bandwidth_efficiency": 0.83,
+        "linear_flops_efficiency": 0.80,
+        "attention_bandwidth_efficiency": 0.85,
+        "attention_flops_efficiency": 0.65,
+        "copy_efficiency": 0.80,
+    }
+
+
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
@@ -243,7 +267,19 @@ def test_a_roofline_of_experts_reads_no_more_weights_than_its_tokens_touch() -> 
         ({"overhead_s": -1.0}, "overhead_s: must be at least 0 and below 1e6 seconds"),
         ({"memory_gb_s": None}, "memory_gb_s: is not known; accepted: a number here, or a device"),
         ({"layers": None}, "layers: is not known; accepted: a number here, or a model that has it"),
-        ({"layers": 0}, "layers: must be above 0, got 0"),
+        ({"layers": 0}, "layers: must be above 0 and below 1e18, got 0"),
+        (
+            {"num_params": 10**18},
+            "num_params: must be above 0 and below 1e18, got 1000000000000000000",
+        ),
+        (
+            {"num_expert_params": 1001},
+            "num_expert_params: must be at least what a token passes by, 0",
+        ),
+        (
+            {"num_active_params": 100, "num_expert_params": 899},
+            "num_expert_params: must be at least what a token passes by, 900, and at most",
+        ),
         ({"num_active_params": 1001}, "num_active_params: 1001 are more than num_params, 1000"),
     ],
 )

@@ -143,6 +143,26 @@ def test_next_fit_looks_below_where_it_last_placed_something() -> None:
     assert arena.starts(*arena.put(40)) == [0]
 
 
+def test_next_fit_goes_on_with_the_hole_that_reaches_beyond_its_last_range() -> None:
+    """The last range ends at 70, within the hole [30, 100) once it is given back; [0, 20) waits."""
+    arena = Arena(100, placement="next_fit")
+    rows = arena.put(20, 10, 30, 10)
+    arena.drop(rows[0], rows[2], rows[3])
+    assert arena.holes() == [[0, 20], [30, 70]]
+    assert arena.starts(*arena.put(10)) == [30]
+
+
+def test_next_fit_leaves_a_hole_that_ends_with_its_last_range_behind() -> None:
+    """The last range was [10, 20), which is a hole again: the next one is looked for from 20 on."""
+    arena = Arena(100, placement="next_fit")
+    rows = arena.put(10, 10, 30, 50)
+    arena.drop(rows[1])
+    (last,) = arena.put(10)
+    arena.drop(last, rows[3])
+    assert arena.holes() == [[10, 10], [50, 50]]
+    assert arena.starts(*arena.put(5)) == [50]
+
+
 def test_the_lowest_of_equal_holes_is_the_best_fit() -> None:
     arena = Arena(60, placement="best_fit")
     rows = arena.put(10, 5, 10, 35)
@@ -200,6 +220,37 @@ def test_compaction_stops_once_the_hole_is_large_enough() -> None:
     assert arena.starts(rows[1], row, rows[3], rows[5]) == [0, 20, 40, 70]
     assert arena.holes() == [[35, 5], [60, 10]]
     assert arena.memory.copied_tokens() == 19
+
+
+def test_holes_that_suffice_exactly_are_enough_for_compaction() -> None:
+    """10 + 10 slots for 20: the third hole and what lies before it stay where they are."""
+    arena = Arena(100, placement="first_fit", compaction=True)
+    rows = arena.put(10, 20, 10, 20, 10, 30)
+    arena.drop(rows[0], rows[2], rows[4])
+    (row,) = arena.put(20)
+    assert arena.starts(rows[1], row, rows[3], rows[5]) == [0, 20, 40, 70]
+    assert arena.holes() == [[60, 10]]
+
+
+def test_free_slots_that_would_hold_a_reservation_but_not_its_block_are_fragmented() -> None:
+    """17 slots take a block of 32; 16 + 16 are free in two blocks, 31 of them would do."""
+    arena = Arena(64, placement="buddy", min_block=16)
+    rows = arena.put(16, 16, 16, 16)
+    arena.drop(rows[1])
+    row, verdict = arena.ask(17)
+    assert (verdict, arena.memory.fragmented_for(row)) == (Admission.LATER, False)
+    arena.drop(rows[2])
+    row, verdict = arena.ask(17)
+    assert (verdict, arena.memory.fragmented_for(row)) == (Admission.LATER, True)
+
+
+def test_free_slots_between_a_reservation_and_its_block_count_as_fragmented() -> None:
+    """20 slots take a block of 32; a block of 16 and one of 8 are free, 24 slots."""
+    arena = Arena(64, placement="buddy", min_block=8)
+    rows = arena.put(32, 16, 8, 8)
+    arena.drop(rows[1], rows[3])
+    row, verdict = arena.ask(20)
+    assert (verdict, arena.memory.fragmented_for(row)) == (Admission.LATER, True)
 
 
 def test_what_lies_below_all_holes_is_not_copied() -> None:

@@ -130,6 +130,14 @@ def test_without_memory_the_member_taken_in_last_waits_for_the_next_batch() -> N
     assert times_us(done, FIRST_TOKEN_NS) == [1, 1]
 
 
+def test_who_leaves_a_batch_is_computed_no_more() -> None:
+    """3 µs a sequence and iteration: two of them for three iterations, then one for five."""
+    rows = [(0, 4, 8), (0, 4, 6)]
+    paged = Paged(block_size=1, watermark=0.0)
+    done = run(rows, paged, num_slots=12, cost=Linear(0.0, 3e-6, 0.0, 0.0))
+    assert times_us(done, FINISH_NS)[0] == 3 * 2 * 3 + 5 * 3
+
+
 def test_a_batch_whose_only_generating_member_has_no_memory_ends() -> None:
     """The done member's answer is returned and its memory freed, and the other one goes on."""
     done = run([(0, 6, 1), (0, 4, 7)], Paged(block_size=1, watermark=0.0), num_slots=12)

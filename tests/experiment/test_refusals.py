@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment_files import HEAD, INLINE, PAGED, errors_of, load
+from experiment_files import HEAD, INLINE, PAGED, SHAREGPT, errors_of, load
 
 SWEEP_ERRORS = {
     "x.yaml:10: sweep.allocator.block_size.1: 512: a block of 512 slots is larger than the pool "
@@ -79,3 +79,12 @@ def test_a_reservation_of_max_tokens_is_fine_when_somebody_gives_them(tmp_path: 
     for rule in ("output", "max_model_len", "9"):
         text = INLINE.replace("kind: inline", f"kind: inline\n  max_tokens: {rule}")
         assert len(load(tmp_path, HEAD + text + allocator).runs()) == 1
+
+
+@pytest.mark.parametrize("sweep", ["", "sweep: {workload.arrivals.rate: [2]}\n"])
+def test_a_figure_by_rate_needs_a_swept_rate_before_anything_runs(
+    tmp_path: Path, sweep: str
+) -> None:
+    text = HEAD + PAGED + SHAREGPT + sweep + "figures: [waste, waste_vs_load]\n"
+    (line,) = errors_of(tmp_path, text)
+    assert line.endswith("figures.1: waste_vs_load needs a sweep of workload.arrivals.rate")

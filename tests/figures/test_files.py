@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from figure_data import SOURCE
+from figure_data import SOURCE, make_results, sweep_rows
 from sim import figures
 from sim.figures import FIGURES, FigureError, Results, draw
 
@@ -94,3 +94,15 @@ def test_a_failing_write_leaves_the_old_files_and_no_other(
     with pytest.raises(TypeError):
         draw("waste", example, tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_figures_that_an_experiment_no_longer_names_are_removed_and_other_files_stay(
+    tmp_path: Path,
+) -> None:
+    results = make_results(sweep_rows())
+    draw("waste", results, tmp_path)
+    draw("batched", results, tmp_path)
+    (tmp_path / "mine.png").write_bytes(b"x")
+    figures.remove(tmp_path, besides=["waste"])
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"waste.png", "waste.svg", "waste.csv", "mine.png"}
