@@ -48,18 +48,10 @@ class BlockIds(TraceFile):
         self, reading: Reading, content: ContentBuilder, number: int, row: Mapping[str, Any]
     ) -> bool:
         """Take one object; False if it is a bad row."""
-        ids = row.get(self.ids_key)
-        if not are_ids(ids):
-            sentence = f"{self.ids_key} is {shown(ids)}; accepted: whole numbers from 0 to {MAX_ID}"
-            reading.bad_row(number, sentence, f"{self.ids_key} not accepted")
-            return False
         prompt = prompt_tokens(reading, row)
-        if prompt is not None and len(ids) > -(-prompt // self.block_size):
-            sentence = (
-                f"{self.ids_key} has {len(ids)} blocks of {self.block_size} tokens for a prompt of "
-                f"{prompt}; accepted: at most {-(-prompt // self.block_size)} (see block_size)"
-            )
-            reading.bad_row(number, sentence, f"{self.ids_key} longer than the prompt")
+        blocks = None if prompt is None else -(-prompt // self.block_size)
+        ids = block_ids(reading, number, row, self.block_size, blocks, self.ids_key)
+        if ids is None:
             return False
         if not add_object(reading, number, row):
             return False
@@ -72,9 +64,35 @@ class BlockIds(TraceFile):
         return "blocks"
 
 
+def block_ids(
+    reading: Reading,
+    number: int,
+    row: Mapping[str, Any],
+    block_size: int,
+    max_blocks: int | None,
+    key: str = "hash_ids",
+) -> list[int] | None:
+    """The ids of a row's blocks; None if it is a bad row. max_blocks is None: any number."""
+    ids = row.get(key)
+    if not are_ids(ids):
+        sentence = f"{key} is {shown(ids)}; accepted: whole numbers from 0 to {MAX_ID}"
+        reading.bad_row(number, sentence, f"{key} not accepted")
+        return None
+    if max_blocks is not None and len(ids) > max_blocks:
+        sentence = (
+            f"{key} has {len(ids)} blocks of {block_size} tokens for a prompt of "
+            f"{prompt_tokens(reading, row)}; accepted: at most {max_blocks} (see block_size)"
+        )
+        reading.bad_row(number, sentence, f"{key} longer than the prompt")
+        return None
+    return ids
+
+
 def are_ids(ids: object) -> TypeGuard[list[int]]:
     """Whether it is a list of block ids."""
-    return isinstance(ids, list) and all(type(i) is int and 0 <= i <= MAX_ID for i in ids)
+    if not isinstance(ids, list) or not set(map(type, ids)) <= {int}:
+        return False
+    return not ids or (min(ids) >= 0 and max(ids) <= MAX_ID)
 
 
 def prompt_tokens(reading: Reading, row: Mapping[str, Any]) -> int | None:

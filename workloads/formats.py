@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from workloads.azure import Azure
 from workloads.files import first_bytes
+from workloads.kv_cache_tester import KVCacheTester
 from workloads.mooncake import Mooncake
 from workloads.table import Table
 from workloads.trace import TraceError
@@ -12,17 +15,18 @@ from workloads.tracefile import TraceFile
 # asked in this order whether they recognize a file
 FORMATS: dict[str, type[TraceFile]] = {
     "azure": Azure,
+    "kv_cache_tester": KVCacheTester,
     "mooncake": Mooncake,
     "table": Table,
 }
 
 
 def open_file(path: str) -> TraceFile:
-    """The workload that reads this file, with defaults for all but its path.
+    """The workload that reads this file or folder, with defaults for all but its path.
 
-    Raises TraceError if the file cannot be read or no format recognizes it.
+    Raises TraceError if it cannot be read or no format recognizes it.
     """
-    start = first_bytes(path)
+    start = b"" if os.path.isdir(path) else first_bytes(path)
     for entry in FORMATS.values():
         if entry.recognizes(path, start):
             return entry(path)
