@@ -13,6 +13,7 @@ from workloads.formats import FORMATS, open_file
 from workloads.inline import Inline
 from workloads.lengths import Lengths
 from workloads.sharegpt import ShareGPT
+from workloads.sharegpt_json import ShareGPTJSON
 from workloads.synthetic import Synthetic
 
 WORKLOADS: dict[str, type[Workload]] = {
@@ -21,6 +22,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     "inline": Inline,
     "lengths": Lengths,
     "sharegpt": ShareGPT,
+    "sharegpt_json": ShareGPTJSON,
     "synthetic": Synthetic,
 }
 

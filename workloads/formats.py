@@ -5,19 +5,29 @@ from __future__ import annotations
 import os
 
 from workloads.azure import Azure
+from workloads.dynamo import Dynamo
 from workloads.files import first_bytes
 from workloads.kv_cache_tester import KVCacheTester
 from workloads.mooncake import Mooncake
+from workloads.openai_log import OpenAILog
+from workloads.ragpulse import RAGPulse
 from workloads.table import Table
 from workloads.trace import TraceError
 from workloads.tracefile import TraceFile
+from workloads.tracelab import TraceLab
+from workloads.vllm_bench import VLLMBench
 
 # asked in this order whether they recognize a file
 FORMATS: dict[str, type[TraceFile]] = {
     "azure": Azure,
+    "dynamo": Dynamo,
     "kv_cache_tester": KVCacheTester,
     "mooncake": Mooncake,
+    "ragpulse": RAGPulse,
     "table": Table,
+    "tracelab": TraceLab,
+    "vllm_bench": VLLMBench,
+    "openai_log": OpenAILog,
 }
 
 
