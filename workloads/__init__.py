@@ -12,6 +12,7 @@ from workloads.distributions import LENGTH_DISTRIBUTIONS
 from workloads.formats import FORMATS, open_file
 from workloads.inline import Inline
 from workloads.lengths import Lengths
+from workloads.sessions import Sessions
 from workloads.sharegpt import ShareGPT
 from workloads.sharegpt_json import ShareGPTJSON
 from workloads.synthetic import Synthetic
@@ -21,6 +22,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     "alpaca": Alpaca,
     "inline": Inline,
     "lengths": Lengths,
+    "sessions": Sessions,
     "sharegpt": ShareGPT,
     "sharegpt_json": ShareGPTJSON,
     "synthetic": Synthetic,

@@ -23,11 +23,11 @@ FORMATS: dict[str, type[TraceFile]] = {
     "dynamo": Dynamo,
     "kv_cache_tester": KVCacheTester,
     "mooncake": Mooncake,
+    "openai_log": OpenAILog,
     "ragpulse": RAGPulse,
     "table": Table,
     "tracelab": TraceLab,
     "vllm_bench": VLLMBench,
-    "openai_log": OpenAILog,
 }
 
 

@@ -212,5 +212,5 @@ class _Requests:
         rows.fields["session"], rows.fields["parent"] = conversation.copy(), parent.copy()
         rows.fields["think_ns"] = np.full(len(rows), think_ns)
         rows.content = self._content.build()
-        rows.has_output_identity = not self._is_first_only
+        rows.has_output_identity = True
         return rows

@@ -80,6 +80,10 @@ class TraceFile(Workload):
 
     def load(self, seed: int) -> Trace:
         """The requests of the file; the seed plays no part."""
+        return self.requests().to_trace()
+
+    def requests(self) -> Rows:
+        """The rows of the trace: in order of arrival, and only those that the parameters keep."""
         rows = self._read(self.columns)
         rows.order(self.unsorted)
         if self.absolute_times:
@@ -92,7 +96,7 @@ class TraceFile(Workload):
         if start_ns:
             rows.rebase()
         rows.limit(self.limit)
-        return rows.to_trace()
+        return rows
 
 
 def with_zeros(columns: Sequence[Column]) -> list[Column]:

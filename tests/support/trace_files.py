@@ -3,6 +3,67 @@
 The contract of formats (tests/workloads/test_format_contract.py) runs over all of them.
 """
 
+import json
+
+
+def lines(*rows: object) -> str:
+    """One JSON value a line."""
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def agent(t: float, prompt: int, output: int, ids: list[int]) -> dict[str, object]:
+    """A request of kv-cache-tester's."""
+    return {"t": t, "type": "n", "model": "m", "in": prompt, "out": output, "hash_ids": ids}
+
+
+def pulse(time: str, prompt: int, parts: list[list[int]], session: str) -> dict[str, object]:
+    """A request of RAGPulse's; parts are lists of ids in the order of the published keys."""
+    keys = ("sys_prompt", "passages_ids", "history", "web_search", "user_input")
+    ids = dict(zip(keys, parts, strict=True))
+    row: dict[str, object] = {"timestamp": time, "input_length": prompt, "output_length": 9}
+    return {**row, "hash_ids": ids, "session_id": session}
+
+
+def ended(received_ms: int, prompt: int, hashes: list[int], session: str) -> dict[str, object]:
+    """A request_end event of dynamo's."""
+    replay = {"trace_block_size": 16, "input_length": prompt, "input_sequence_hashes": hashes}
+    request = {"output_tokens": 3, "request_received_ms": received_ms, "replay": replay}
+    event = {"schema": "dynamo.request.trace.v1", "event_type": "request_end"}
+    agent_context = {"session_id": session}
+    return {"timestamp": 1, "event": {**event, "agent_context": agent_context, "request": request}}
+
+
+def round_of(session: str, index: int, prompt: int, cached: int | None) -> dict[str, object]:
+    """A round of TraceLab's, a minute after the one before."""
+    events = [
+        {"event_type": "tool_result", "timestamp": f"2026-06-01T05:{index:02}:20.151Z"},
+        {"event_type": "text", "timestamp": f"2026-06-01T05:{index:02}:29Z"},
+    ]
+    row: dict[str, object] = {"provider": "claude", "session_id": session, "round_index": index}
+    tokens = {"input_tokens_total": prompt, "prefix_tokens": cached, "output_tokens": 7}
+    return {**row, **tokens, "timing_events": events}
+
+
+SESSION = {
+    "id": "trace_1",
+    "models": ["m"],
+    "block_size": 64,
+    "hash_id_scope": "local",
+    "requests": [
+        agent(0.0, 140, 5, [1, 2]),
+        {"t": 1.5, "type": "subagent", "requests": [agent(0.0, 64, 6, [3])]},
+        agent(20.25, 150, 7, [1, 2]),
+    ],
+}
+BENCH = {
+    "date": "20260101-000000",
+    "request_rate": 1.0,
+    "total_input_tokens": 12,
+    "request_throughput": 0.9,
+    "input_lens": [5, 7],
+    "output_lens": [3, 4],
+    "start_times": [100.25, 101.5],
+}
 EXAMPLE_FILES = {
     "azure": (
         "conv.csv",
@@ -10,13 +71,82 @@ EXAMPLE_FILES = {
         "2023-11-16 18:15:46.6805900,374,44\n"
         "2023-11-16 18:15:50.9951690,396,109\n",
     ),
+    "dynamo": (
+        "request_trace.jsonl",
+        lines(ended(1000, 40, [2**64 - 1, 2**64 - 2, 7], "a"), ended(1500, 16, [2**64 - 1], "b")),
+    ),
+    "kv_cache_tester": ("trace_0001.json", json.dumps(SESSION) + "\n"),
     "mooncake": (
         "conversation_trace.jsonl",
         '{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1]}\n'
         '{"timestamp": 3000, "input_length": 1100, "output_length": 7, "hash_ids": [0, 2, 3]}\n',
     ),
+    "openai_log": (
+        "log.jsonl",
+        lines(
+            {"created": 1_700_000_000, "usage": {"prompt_tokens": 9, "completion_tokens": 2}},
+            {"created": 1_700_000_004, "usage": {"prompt_tokens": 8, "completion_tokens": 1}},
+        ),
+    ),
+    "ragpulse": (
+        "0_trace.jsonl",
+        lines(
+            pulse("82", 48, [[10], [20, 21], [], [], [40]], "s"),
+            pulse("93", 38, [[10], [20], [], [50], [41]], "t"),
+        ),
+    ),
     "table": (
         "requests.csv",
         "arrival_s,prompt_tokens,output_tokens\n0,3,4\n1.5,5,6\n",
     ),
+    "tracelab": ("rounds.jsonl", lines(round_of("a", 0, 90, 60), round_of("a", 1, 120, 80))),
+    "vllm_bench": ("bench.json", json.dumps(BENCH) + "\n"),
+}
+WORDS = ("?", "What", "is", "a", "block", "Sixteen", "tokens", "And", "page", "No", "Hello")
+TOKENIZER = {
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [],
+    "normalizer": None,
+    "pre_tokenizer": {"type": "Whitespace"},
+    "post_processor": None,
+    "decoder": None,
+    "model": {
+        "type": "WordLevel",
+        "vocab": {word: number for number, word in enumerate(WORDS)},
+        "unk_token": "?",
+    },
+}
+CONVERSATIONS = [
+    {
+        "id": "a_0",
+        "conversations": [
+            {"from": "human", "value": "What is a block"},
+            {"from": "gpt", "value": "Sixteen tokens"},
+            {"from": "human", "value": "And a page"},
+            {"from": "gpt", "value": "No"},
+        ],
+    },
+    {
+        "id": "b_0",
+        "conversations": [
+            {"from": "human", "value": "What is a page"},
+            {"from": "gpt", "value": "a block"},
+        ],
+    },
+]
+# what examples need beside them
+COMPANION_FILES = {
+    "1_sys_prompt.jsonl": lines({"sys_prompt_id": 10, "token_length": 16}),
+    "2_passages.jsonl": lines(
+        {"passage_id": 20, "token_length": 6}, {"passage_id": 21, "token_length": 10}
+    ),
+    "3_history.jsonl": lines({"history_id": 30, "token_length": 11}),
+    "4_user_input.jsonl": lines(
+        {"user_input_id": 40, "token_length": 9}, {"user_input_id": 41, "token_length": 5}
+    ),
+    "5_web_search.jsonl": lines({"web_search_id": 50, "token_length": 4}),
+    "conversations.json": json.dumps(CONVERSATIONS),
+    "tokenizer.json": json.dumps(TOKENIZER),
 }

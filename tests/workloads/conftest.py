@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from trace_files import COMPANION_FILES
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,3 +33,11 @@ def write(tmp_path: Path) -> Callable[..., str]:
         return str(path)
 
     return write_file
+
+
+@pytest.fixture
+def companions(write: Callable[..., str]) -> Path:
+    """The folder of written files, with what some examples of formats need beside them."""
+    for name, content in COMPANION_FILES.items():
+        folder = Path(write(name, content)).parent
+    return folder

@@ -12,6 +12,7 @@ from workloads.trace import TraceError
 
 BOM = "\ufeff"
 
+pytestmark = pytest.mark.usefixtures("companions")
 every_format = pytest.mark.parametrize("name", FORMATS)
 
 

@@ -82,7 +82,8 @@ def sharing_of(rows: Rows, block_size: int) -> dict[str, float]:
     }
 
 
-PLAIN = [name for name in EXPECTED if name.startswith(("azure/", "mooncake/"))]
+PLAIN = [name for name in EXPECTED if name.startswith(("azure/", "mooncake/", "ragpulse/0_trace"))]
+AGENTS = [name for name in EXPECTED if name.startswith("kv-cache-tester/")]
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -107,3 +108,76 @@ def comparable(wanted: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
         prefix = known["prefix"]
         known["prefix"] = {key: cell for key, cell in prefix.items() if key != "unique_blocks"}
     return known
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_session_of_a_coding_agent_is_read_exactly(name: str) -> None:
+    rows = open_file(str(FOLDER / name)).raw()
+    assert rows.content is not None
+    size = EXPECTED[name]["block_size"]
+    hits = prefix_hits(rows.content)
+    assert (hits % size == 0).all()  # what is no whole block is the request's own
+    facts = {
+        "requests": len(rows),
+        "subagents": rows.notes["sub-agents, whose requests are timed from their start"],
+        "prompt_sum": int(rows.fields["prompt_tokens"].sum()),
+        "output_sum": int(rows.fields["output_tokens"].sum()),
+        "block_size": size,
+        "blocks": int((rows.fields["prompt_tokens"] // size).sum()),
+        "unique_blocks": num_shared_tokens(rows) // size,
+        "prefix_hit_blocks": int(hits.sum()) // size,
+    }
+    assert facts == comparable(EXPECTED[name], facts)
+
+
+def num_shared_tokens(rows: Rows) -> int:
+    """How many different tokens there are beside those that are a request's own."""
+    assert rows.content is not None
+    last: dict[int, int] = {}
+    count = 0
+    cells = (rows.content.source, rows.content.start, rows.content.length)
+    runs = zip(*(cell.tolist() for cell in cells), strict=True)
+    for source, start, length in sorted(run for run in runs if run[0] > 0):
+        end = last.get(source, 0)
+        count += max(0, start + length - max(start, end))
+        last[source] = max(end, start + length)
+    return count
+
+
+@pytest.mark.skipif(not AGENTS, reason="no sessions of coding agents")
+def test_a_folder_of_sessions_holds_all_of_them_and_they_share_nothing() -> None:
+    folder = FOLDER / Path(AGENTS[0]).parent
+    rows = open_file(str(folder)).raw()
+    assert rows.content is not None
+    assert len(rows) == sum(EXPECTED[name]["requests"] for name in AGENTS)
+    assert len(np.unique(rows.fields["session"])) == len(AGENTS)
+    hits = int(prefix_hits(rows.content).sum())
+    assert hits == sum(64 * EXPECTED[name]["prefix_hit_blocks"] for name in AGENTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio"),
+    [("ragpulse/0_trace.jsonl.gz", 0.314), ("dynamo/pi_request_trace.jsonl.gz", 0.717)],
+)
+def test_a_trace_with_parts_or_hashes_shares_what_its_publisher_says(
+    name: str, ratio: float
+) -> None:
+    if name not in EXPECTED:
+        pytest.skip(f"no {name}")
+    rows = open_file(str(FOLDER / name)).raw()
+    assert rows.content is not None
+    hits = prefix_hits(rows.content).sum() / rows.fields["prompt_tokens"].sum()
+    assert round(float(hits), 3) == ratio
+
+
+@pytest.mark.parametrize(
+    ("name", "num_requests"),
+    [("dynamo/pi_request_trace.jsonl.gz", 17), ("tracelab/round_trace.jsonl", 19)],
+)
+def test_every_line_of_an_event_log_is_a_request_or_counted(name: str, num_requests: int) -> None:
+    if name not in EXPECTED:
+        pytest.skip(f"no {name}")
+    rows = open_file(str(FOLDER / name)).raw()
+    ignored = sum(count for reason, count in rows.notes.items() if reason.startswith("ignored"))
+    assert len(rows) == num_requests
+    assert len(rows) + ignored == EXPECTED[name]["rows"]
