@@ -25,8 +25,8 @@ from workloads.documents import read_object
 from workloads.files import first_bytes
 from workloads.readers import add_object
 from workloads.rows import Column, Reading, Rows, shown
-from workloads.rules import SECONDS, TOKENS
-from workloads.trace import TraceError
+from workloads.rules import MAX_S, SECONDS, TOKENS
+from workloads.trace import NANOSECONDS, TraceError
 from workloads.tracefile import TraceFile
 
 SUFFIXES = (".json", ".json.gz")
@@ -110,7 +110,8 @@ class _Sessions:
                 yield entry, start_ns
                 continue
             begins, requests = SECONDS.value(entry.get("t")), entry.get("requests")
-            if begins is None or not isinstance(requests, list):
+            is_late = begins is not None and start_ns + begins > MAX_S * NANOSECONDS
+            if begins is None or is_late or not isinstance(requests, list):
                 yield entry, start_ns  # a bad row
                 continue
             self._reading.notes["sub-agents, whose requests are timed from their start"] += 1

@@ -47,6 +47,23 @@ def test_a_sub_agent_may_have_sub_agents(session):
         KVCacheTester(session([outer, agent(11, 64, 1, [1])]), unsorted="error").load(0)
 
 
+def test_sub_agents_that_start_too_late_or_lie_too_deep_are_one_sentence(session):
+    late = [agent(4e9, 64, 1, [1])]
+    late = [{"t": 4e9, "type": "subagent", "requests": late}]
+    with pytest.raises(TraceError, match="arrival_ns is 8000000000000000000; accepted: 0 to"):
+        KVCacheTester(session(late)).load(0)
+    with pytest.raises(TraceError, match="request 1: is a sub-agent without t or requests"):
+        KVCacheTester(session([{"t": 4e9, "type": "subagent", "requests": late}])).load(0)
+    deep = "[]"
+    for _ in range(480):
+        deep = '[{"type": "subagent", "t": 0, "requests": ' + deep + "}]"
+    text = json.dumps({**SESSION, "requests": 0}).replace('"requests": 0', f'"requests": {deep}')
+    path = Path(session([]))
+    path.write_text(text)
+    with pytest.raises(TraceError, match=r"there are no rows|is not a JSON document"):
+        KVCacheTester(str(path)).load(0)
+
+
 def test_ids_mean_nothing_outside_their_file(session):
     requests = [agent(0, 64, 1, [1]), agent(5, 128, 1, [1, 2])]
     folder = str(Path(session(requests, "a.json")).parent)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trace_files import EXAMPLE_FILES
 
+from workloads import FORMATS
 from workloads.azure import Azure
 from workloads.table import Table
 from workloads.trace import TraceError
@@ -101,3 +104,55 @@ def test_nothing_but_a_trace_error_escapes_from_damaged_files(tmp_path, form, da
     path = tmp_path / "t"
     path.write_bytes(content[: data.draw(st.integers(len(content) // 2, len(content)))])
     read(path, lambda name: Table(name, format=form))
+
+
+JSON_FORMATS = [name for name, (file, _) in EXAMPLE_FILES.items() if ".json" in file]
+odd_values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.sampled_from([0, 1, 64, 2**31, 2**63, 0.5, 1e300, float("nan"), float("inf"), "\ud800"]),
+    st.text(max_size=4),
+    st.lists(st.integers(-2, 2**65), max_size=3),
+    st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
+)
+
+
+def places(value):
+    """Every container in a JSON value, with each key that leads to something in it."""
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    for key in keys:
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+@pytest.mark.usefixtures("companions")
+@pytest.mark.parametrize("name", JSON_FORMATS)
+@pytest.mark.parametrize("drop", ["error", "drop"])
+@settings(fuzz, max_examples=150)
+@given(data=st.data())
+def test_nothing_but_a_trace_error_escapes_from_odd_values(tmp_path, name, drop, data):
+    file, text = EXAMPLE_FILES[name]
+    rows = [json.loads(line) for line in text.splitlines()]
+    for _ in range(data.draw(st.integers(1, 3))):
+        container, key = data.draw(st.sampled_from(list(places(rows))))
+        container[key] = data.draw(odd_values)
+    path = tmp_path / file
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    options = {"unsorted": "sort", "zero_tokens": data.draw(st.sampled_from([None, "drop", "one"]))}
+    read(path, lambda name_of_file: FORMATS[name](name_of_file, on_bad_row=drop, **options))
+
+
+@pytest.mark.usefixtures("companions")
+@pytest.mark.parametrize("name", JSON_FORMATS)
+@settings(fuzz, max_examples=150)
+@given(data=st.data())
+def test_nothing_but_a_trace_error_escapes_from_damaged_json(tmp_path, name, data):
+    file, text = EXAMPLE_FILES[name]
+    content = bytearray(text.encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / file
+    path.write_bytes(content[: data.draw(st.integers(len(content) // 2, len(content)))])
+    read(path, FORMATS[name])
