@@ -14,7 +14,7 @@ time for every run and not for every token.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ TOKEN_IDS = 0
 
 Run = tuple[int, int, int]
 """source, first offset in it, number of tokens"""
+RunColumns = tuple[IntColumn, IntColumn, IntColumn, IntColumn]
 
 
 def own_prompt(request: int) -> int:
@@ -39,42 +40,74 @@ def own_output(request: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Content:
-    """The prompts of a trace as runs, and the sources of its outputs.
+class Runs:
+    """A list of runs for each request.
 
-    Runs first_run[i] to first_run[i + 1] are those of prompt i: first_run has one cell more than
-    there are requests; source, start and length have one a run. output_source has one cell a
-    request: a later prompt that contains the output has a run of that source.
+    Runs first_run[i] to first_run[i + 1] are those of request i: first_run has one cell more than
+    there are requests; source, start and length have one a run.
     """
 
     first_run: IntColumn
     source: IntColumn
     start: IntColumn
     length: IntColumn
-    output_source: IntColumn
 
     def __len__(self) -> int:
-        return len(self.output_source)
+        return len(self.first_run) - 1
 
     def runs(self, request: int) -> list[Run]:
-        """The runs of a prompt, in order."""
-        a, b = self.first_run[request : request + 2].tolist()
-        cells = (self.source[a:b], self.start[a:b], self.length[a:b])
-        return list(zip(*(cell.tolist() for cell in cells), strict=True))
+        """The runs of a request, in order."""
+        return [(source, start, length) for source, start, length in self.cells(request).tolist()]
 
-    def prompt_tokens(self) -> IntColumn:
-        """The length of each prompt."""
+    def cells(self, request: int) -> IntColumn:
+        """The runs of a request as an array of shape (runs, 3)."""
+        mine = slice(self.first_run[request], self.first_run[request + 1])
+        return np.stack([self.source[mine], self.start[mine], self.length[mine]], axis=1)
+
+    def num_tokens(self) -> IntColumn:
+        """How many tokens the runs of each request are."""
         total = np.concatenate([[0], np.cumsum(self.length)])
         return np.diff(total[self.first_run])
 
-    def take(self, rows: IntColumn) -> Content:
-        """The content of some requests, in the order of their indices."""
+    def run_columns(self) -> RunColumns:
+        """first_run, source, start, length."""
+        return self.first_run, self.source, self.start, self.length
+
+    def taken(self, rows: IntColumn) -> RunColumns:
+        """The columns of some requests, in the order of their indices."""
         counts = np.diff(self.first_run)[rows]
         first_run = np.concatenate([[0], np.cumsum(counts)])
         shift = np.repeat(self.first_run[:-1][rows] - first_run[:-1], counts)
         picked = np.arange(first_run[-1]) + shift
-        cells = (self.source[picked], self.start[picked], self.length[picked])
-        return Content(first_run, *cells, self.output_source[rows])
+        return first_run, self.source[picked], self.start[picked], self.length[picked]
+
+
+@dataclass(frozen=True, eq=False)
+class Content(Runs):
+    """The prompts of a trace as runs, and what their outputs are.
+
+    An output is what outputs says of it, from its first token on; the rest of it is of the
+    request's output_source, where offset k is the output's token k. A later prompt that contains
+    the output has the same runs.
+    """
+
+    output_source: IntColumn
+    outputs: Runs | None = None
+
+    def prompt_tokens(self) -> IntColumn:
+        """The length of each prompt."""
+        return self.num_tokens()
+
+    def output_runs(self, request: int, num_tokens: int) -> list[Run]:
+        """The first num_tokens tokens of an output, however many it has."""
+        known = [] if self.outputs is None else self.outputs.runs(request)
+        rest = (int(self.output_source[request]), sum(run[2] for run in known), num_tokens)
+        return list(first_tokens([*known, rest], num_tokens))
+
+    def take(self, rows: IntColumn) -> Content:
+        """The content of some requests, in the order of their indices."""
+        outputs = None if self.outputs is None else Runs(*self.outputs.taken(rows))
+        return Content(*self.taken(rows), self.output_source[rows], outputs)
 
     def filled(self) -> Content:
         """With one token of its own in every prompt that has none."""
@@ -88,24 +121,25 @@ class Content:
             np.insert(self.start, places, 0),
             np.insert(self.length, places, 1),
             self.output_source,
+            self.outputs,
         )
 
     def columns(self) -> tuple[IntColumn, ...]:
         """All arrays, for a hash or a file."""
-        return self.first_run, self.source, self.start, self.length, self.output_source
+        outputs = () if self.outputs is None else self.outputs.run_columns()
+        return *self.run_columns(), self.output_source, *outputs
 
 
 class ContentBuilder:
     """Collects the runs of one prompt after the other."""
 
     def __init__(self) -> None:
-        self._counts: list[int] = []
         self._cells: list[IntColumn] = []  # shape (runs, 3) a prompt
         self._output_sources: list[int] = []
         self._sources: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
-        return len(self._counts)
+        return len(self._cells)
 
     def source(self, name: Hashable) -> int:
         """The number of a named source; the same for the same name."""
@@ -141,8 +175,7 @@ class ContentBuilder:
         self, cells: IntColumn, prompt_tokens: int, output_source: int | None = None
     ) -> int:
         """`add` for runs as an array of shape (runs, 3)."""
-        request = len(self._counts)
-        cells = cells[cells[:, 2] > 0]
+        request = len(self._cells)
         covered = int(cells[:, 2].sum())
         if covered > prompt_tokens:
             raise ValueError(
@@ -152,22 +185,36 @@ class ContentBuilder:
         if covered < prompt_tokens:
             rest = [[own_prompt(request), covered, prompt_tokens - covered]]
             cells = np.concatenate([cells, np.array(rest, np.int64)])
-        cells = merged(cells)
-        self._counts.append(len(cells))
-        self._cells.append(cells)
+        self._cells.append(merged(cells))
         self._output_sources.append(own_output(request) if output_source is None else output_source)
         return request
 
     def build(self) -> Content:
         """Everything taken so far."""
-        first_run = np.concatenate([[0], np.cumsum(self._counts, dtype=np.int64)])
-        cells = np.concatenate([np.empty((0, 3), np.int64), *self._cells])
-        source, start, length = (np.ascontiguousarray(column) for column in cells.T)
-        return Content(first_run, source, start, length, np.array(self._output_sources, np.int64))
+        runs = as_runs(self._cells)
+        return Content(*runs.run_columns(), np.array(self._output_sources, np.int64))
+
+
+def as_runs(cells: Sequence[IntColumn]) -> Runs:
+    """Runs from an array of shape (runs, 3) for each request."""
+    counts = [len(mine) for mine in cells]
+    first_run = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    columns = np.concatenate([np.empty((0, 3), np.int64), *cells]).T
+    return Runs(first_run, *(np.ascontiguousarray(column) for column in columns))
+
+
+def first_tokens(runs: Iterable[Run], num_tokens: int) -> Iterator[Run]:
+    """The first num_tokens tokens of runs."""
+    for source, start, length in runs:
+        if num_tokens <= 0:
+            return
+        yield source, start, min(length, num_tokens)
+        num_tokens -= length
 
 
 def merged(cells: IntColumn) -> IntColumn:
-    """Runs, shape (runs, 3), with those that continue each other made one."""
+    """Runs, shape (runs, 3), with those that continue each other made one, and none empty."""
+    cells = cells[cells[:, 2] > 0]
     if len(cells) < 2:
         return cells
     source, start, length = cells.T

@@ -1,20 +1,24 @@
-"""Files as blocks of whole lines, plain or gzip, with every failure as one sentence."""
+"""Files as blocks of whole lines, plain, gzip or zstd, with every failure as one sentence."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import pyarrow as pa
 
 from workloads.trace import TraceError
 
 BLOCK_BYTES = 1 << 22  # large enough that a block costs nothing beside its rows
 MAX_LINE_BYTES = 1 << 24  # bounds memory on a file without line ends
 GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE = b"\n"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -22,7 +26,7 @@ LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 @contextmanager
 def open_binary(path: str) -> Iterator[BinaryIO]:
-    """Open a file for reading, unpacked if its first bytes say it is gzip.
+    """Open a file for reading, unpacked if its first bytes say it is gzip or zstd.
 
     Raises TraceError for whatever goes wrong with the file, while opening or later.
     """
@@ -30,10 +34,13 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
         raise TraceError(f"{path!r}: is no file name; accepted: text without zero characters")
     try:
         with Path(path).open("rb") as file:
-            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            start = file.read(len(ZSTD_MAGIC))
             file.seek(0)
-            if packed:
+            if start.startswith(GZIP_MAGIC):
                 with gzip.open(file) as unpacked:
+                    yield cast(BinaryIO, unpacked)
+            elif start == ZSTD_MAGIC:
+                with io.BufferedReader(_Zstd(file)) as unpacked:
                     yield cast(BinaryIO, unpacked)
             else:
                 yield file
@@ -43,8 +50,32 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
         raise TraceError(f"{path}: is a directory; accepted: a file") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise TraceError(f"{path}: the gzip data is damaged or cut short") from None
+    except _ZstdError:
+        raise TraceError(f"{path}: the zstd data is damaged or cut short") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+class _ZstdError(OSError):
+    pass
+
+
+class _Zstd(io.RawIOBase):
+    """What a zstd file unpacks to, through Arrow's codec."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._unpacked = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._unpacked.read(len(buffer))
+        except (OSError, pa.ArrowException) as error:
+            raise _ZstdError from error
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _is_encodable(path: str) -> bool:
@@ -57,9 +88,20 @@ def _is_encodable(path: str) -> bool:
 
 
 def first_bytes(path: str, count: int = 4096) -> bytes:
-    """The start of a file, unpacked and without a byte order mark."""
+    """The start of a file, unpacked and without a byte order mark.
+
+    Raises TraceError if the file cannot be read or is a Git LFS pointer.
+    """
     with open_binary(path) as file:
-        return file.read(count).removeprefix(BYTE_ORDER_MARK)
+        start = file.read(count).removeprefix(BYTE_ORDER_MARK)
+        refuse_pointer(path, start)
+        return start
+
+
+def refuse_pointer(path: str, start: bytes) -> None:
+    """Raise TraceError if a file that starts like this only points to the trace."""
+    if start.startswith(LFS_POINTER):
+        raise TraceError(f"{path}: is a Git LFS pointer; fetch the file with git lfs")
 
 
 class Block(NamedTuple):
@@ -81,8 +123,7 @@ def blocks(path: str) -> Iterator[Block]:
         while data := file.read(BLOCK_BYTES):
             if first_line == 1:
                 data = data.removeprefix(BYTE_ORDER_MARK)
-                if data.startswith(LFS_POINTER):
-                    raise TraceError(f"{path}: is a Git LFS pointer; fetch the file with git lfs")
+                refuse_pointer(path, data)
             if not data.endswith(NEWLINE):
                 data += file.readline(MAX_LINE_BYTES)
             num_lines = data.count(NEWLINE)

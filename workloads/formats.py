@@ -5,29 +5,41 @@ from __future__ import annotations
 import os
 
 from workloads.azure import Azure
+from workloads.bailian import Bailian
+from workloads.burstgpt import BurstGPT
+from workloads.columns import Columns
 from workloads.dynamo import Dynamo
 from workloads.files import first_bytes
 from workloads.kv_cache_tester import KVCacheTester
+from workloads.lmcache_agent import LMCacheAgent
 from workloads.mooncake import Mooncake
+from workloads.nanoflow import Nanoflow
 from workloads.openai_log import OpenAILog
 from workloads.ragpulse import RAGPulse
 from workloads.table import Table
 from workloads.trace import TraceError
 from workloads.tracefile import TraceFile
 from workloads.tracelab import TraceLab
+from workloads.vidur import Vidur
 from workloads.vllm_bench import VLLMBench
 
 # asked in this order whether they recognize a file
 FORMATS: dict[str, type[TraceFile]] = {
+    "nanoflow": Nanoflow,  # before azure, whose header it has
     "azure": Azure,
+    "bailian": Bailian,
+    "burstgpt": BurstGPT,
     "dynamo": Dynamo,
     "kv_cache_tester": KVCacheTester,
+    "lmcache_agent": LMCacheAgent,  # before mooncake, whose keys it has
     "mooncake": Mooncake,
     "openai_log": OpenAILog,
     "ragpulse": RAGPulse,
     "table": Table,
     "tracelab": TraceLab,
+    "vidur": Vidur,
     "vllm_bench": VLLMBench,
+    "columns": Columns,  # any other file, if told which columns are which
 }
 
 
@@ -40,4 +52,7 @@ def open_file(path: str) -> TraceFile:
     for entry in FORMATS.values():
         if entry.recognizes(path, start):
             return entry(path)
-    raise TraceError(f"{path}: is in none of the known formats: {', '.join(FORMATS)}")
+    raise TraceError(
+        f"{path}: is in none of the known formats: {', '.join(FORMATS)}; for other column names "
+        "say which are which, with 'kind: columns'"
+    )

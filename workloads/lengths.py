@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from workloads import checks
+from workloads.columns import Columns
 from workloads.formats import open_file
 from workloads.generator import Generator
 from workloads.trace import Trace
-from workloads.tracefile import check_rows
+from workloads.tracefile import TraceFile, check_rows
 
 
 @dataclass(frozen=True)
@@ -18,22 +20,43 @@ class Lengths(Generator):
 
     For files that have no arrival times, or to replay one at another rate. Times that the file
     has are neither read nor checked. The format is recognized from the file.
+    zero_tokens is what happens to a row without a prompt or without an output: "drop" it, or take
+    it as "one" token; without it such a row is a bad row.
+    prompt_column and output_column name the columns of a table in no known format.
     """
 
     path: str
     arrivals: Mapping[str, object]
     limit: int | None = None
     on_bad_row: Literal["error", "drop"] = "error"
+    zero_tokens: Literal["drop", "one"] | None = None
+    prompt_column: str | None = None
+    output_column: str | None = None
 
     kind: ClassVar[str] = "lengths"
 
     def __post_init__(self) -> None:
         check_rows(self.path, self.limit, self.on_bad_row)
+        if self.zero_tokens is not None:
+            checks.one_of("zero_tokens", self.zero_tokens, ["drop", "one"])
+        if self.prompt_column is not None or self.output_column is not None:
+            self._columns()
         self.process()
 
     def load(self, seed: int) -> Trace:
         """The file's lengths; the seed decides the times."""
-        file = replace(open_file(self.path), limit=self.limit, on_bad_row=self.on_bad_row)
+        file = self._columns() if self.prompt_column is not None else open_file(self.path)
+        file = replace(
+            file, limit=self.limit, on_bad_row=self.on_bad_row, zero_tokens=self.zero_tokens
+        )
         rows = file.lengths()
         rows.fields["arrival_ns"] = self.arrival_times_ns(len(rows), seed)
         return rows.to_trace()
+
+    def _columns(self) -> TraceFile:
+        if self.prompt_column is None or self.output_column is None:
+            missing = "prompt" if self.prompt_column is None else "output"
+            raise ValueError(f"{missing}_column: is missing; name both columns or none")
+        return Columns(
+            self.path, prompt_column=self.prompt_column, output_column=self.output_column
+        )

@@ -229,7 +229,8 @@ def read_parquet(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
     reading = Reading(path, columns, on_bad_row, place="row")
     with open_binary(path) as file:
         try:
-            table = pq.ParquetFile(file)
+            # its end comes first, which a zstd stream cannot jump to
+            table = pq.ParquetFile(file if file.seekable() else pa.BufferReader(file.read()))
             reading.header(table.schema_arrow.names)
             wanted = [column.name for column in reading.columns]
             number = 1

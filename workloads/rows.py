@@ -93,6 +93,19 @@ class Rows:
                 if self.content is not None and name == "prompt_tokens":
                     self.content = self.content.filled()
 
+    def check_total(self, name: str) -> None:
+        """Count the rows whose total is not prompt and output together, and forget the totals.
+
+        name is what the file calls them.
+        """
+        total = self.fields.pop("total", None)
+        if total is None:
+            return
+        lengths = self.fields["prompt_tokens"] + self.fields["output_tokens"]
+        wrong = int(np.count_nonzero(total != lengths))
+        if wrong:
+            self.notes[f"kept: {name} is not the sum of prompt and output"] += wrong
+
     def order(self, unsorted: str) -> None:
         """Make arrivals nondecreasing: refuse a file that is not, or sort it stably.
 

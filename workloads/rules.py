@@ -72,13 +72,18 @@ def token_counts(cells: Any) -> IntColumn | None:
 
 def lengths(cells: Any) -> IntColumn | None:
     """length of a whole array."""
+    return whole_numbers(cells, MAX_TOKENS)
+
+
+def whole_numbers(cells: Any, high: int) -> IntColumn | None:
+    """A whole array of whole numbers from 0 to high."""
     if cells.null_count or not (_is_plain_number(cells) or _is_digits(cells)):
         return None
     try:
-        counts: IntColumn = cells.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        numbers: IntColumn = cells.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:  # a fraction, or beyond 64 bits
         return None
-    return counts if _all_within(counts, 0, MAX_TOKENS) else None
+    return numbers if _all_within(numbers, 0, high) else None
 
 
 def seconds(cell: object) -> int:

@@ -51,18 +51,25 @@ class _Edge:
 _Children = dict[tuple[int, int], _Edge]
 
 
-def prefix_hits(content: Content, namespaces: IntColumn | None = None) -> IntColumn:
-    """Tokens of each prompt that an unbounded cache of all earlier prompts would serve.
+def prefix_hits(
+    content: Content,
+    namespaces: IntColumn | None = None,
+    output_tokens: IntColumn | None = None,
+) -> IntColumn:
+    """Tokens of each prompt that an unbounded cache of all earlier requests would serve.
 
-    In the order of the requests; outputs are not cached. Requests of different namespaces share
-    nothing.
+    In the order of the requests. Outputs are cached too if their lengths are given. Requests of
+    different namespaces share nothing.
     """
     trees: dict[int, PrefixTree] = {}
     spaces = [0] * len(content) if namespaces is None else namespaces.tolist()
-    hits = [
-        trees.setdefault(space, PrefixTree()).insert(content.runs(request))
-        for request, space in enumerate(spaces)
-    ]
+    hits = []
+    for request, space in enumerate(spaces):
+        tree = trees.setdefault(space, PrefixTree())
+        prompt = content.runs(request)
+        hits.append(tree.insert(prompt))
+        if output_tokens is not None:
+            tree.insert([*prompt, *content.output_runs(request, int(output_tokens[request]))])
     return np.array(hits, np.int64)
 
 

@@ -1,6 +1,6 @@
 """A table of one's own: arrival_s, prompt_tokens, output_tokens and, if there is one, max_tokens.
 
-CSV with a header, one JSON object a line, or Parquet; text may be gzip. What is accepted:
+CSV with a header, one JSON object a line, or Parquet; text may be gzip or zstd. What is accepted:
 - arrival_s in seconds from the trace's own zero, at least 0. It is taken as the double nearest
   to what is written, rounded once to a nanosecond, and not rebased.
 - token counts that are whole and at least 1. 12.0 is twelve, 1.5 is refused. Numbers may stand
@@ -23,7 +23,7 @@ from workloads import checks
 from workloads.readers import READERS
 from workloads.rows import Column, Rows
 from workloads.rules import SECONDS, TOKENS
-from workloads.tracefile import TraceFile
+from workloads.tracefile import GENERATE_THEM, TraceFile
 
 SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
@@ -32,7 +32,7 @@ SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "p
 class Table(TraceFile):
     """A table with arrival_s, prompt_tokens, output_tokens: path to CSV, JSONL or Parquet.
 
-    format is csv, jsonl or parquet; auto goes by the file's suffix, .gz aside.
+    format is csv, jsonl or parquet; auto goes by the file's suffix, .gz and .zst aside.
     """
 
     format: Literal["auto", "csv", "jsonl", "parquet"] = "auto"
@@ -43,7 +43,7 @@ class Table(TraceFile):
             "arrival_s",
             "arrival_ns",
             SECONDS,
-            hint="; for a file without arrival times use 'kind: lengths', which generates them",
+            hint=f"; {GENERATE_THEM}",
         ),
         Column("prompt_tokens", "prompt_tokens", TOKENS),
         Column("output_tokens", "output_tokens", TOKENS),
@@ -52,12 +52,7 @@ class Table(TraceFile):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.one_of("format", self.format, ["auto", *READERS])
-        if self.format == "auto" and suffix_format(self.path) is None:
-            raise ValueError(
-                f"format: {self.path} has none of the suffixes {', '.join(SUFFIXES)}; "
-                f"say which it is: {', '.join(READERS)}"
-            )
+        check_format(self.format, self.path)
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
@@ -70,7 +65,17 @@ class Table(TraceFile):
         return READERS[str(name)](self.path, columns, self.on_bad_row)
 
 
+def check_format(form: str, path: str) -> None:
+    """Check the parameter that says how a table is written; auto needs a suffix that tells."""
+    checks.one_of("format", form, ["auto", *READERS])
+    if form == "auto" and suffix_format(path) is None:
+        raise ValueError(
+            f"format: {path} has none of the suffixes {', '.join(SUFFIXES)}; "
+            f"say which it is: {', '.join(READERS)}"
+        )
+
+
 def suffix_format(path: str) -> str | None:
     """The format that a file's suffix stands for, if any."""
-    name = PurePath(path.lower().removesuffix(".gz"))
+    name = PurePath(path.lower().removesuffix(".gz").removesuffix(".zst"))
     return SUFFIXES.get(name.suffix)

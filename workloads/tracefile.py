@@ -11,14 +11,16 @@ from workloads import checks
 from workloads.base import Workload
 from workloads.rows import Column, Rows
 from workloads.rules import LENGTH, MAX_S
-from workloads.trace import MAX_NS, NANOSECONDS, Trace
+from workloads.trace import MAX_NS, NANOSECONDS, Trace, TraceError
+
+GENERATE_THEM = "for a file without arrival times use 'kind: lengths', which generates them"
 
 
 @dataclass(frozen=True)
 class TraceFile(Workload):
     """A file of requests.
 
-    path is the file, plain or gzip.
+    path is the file, plain, gzip or zstd.
     limit keeps the first requests (None: all).
     on_bad_row is "error" (the first bad row ends it) or "drop" (bad rows are counted in notes).
     zero_tokens is what happens to a row without a prompt or without an output: "drop" it, or take
@@ -68,14 +70,24 @@ class TraceFile(Workload):
         return rows
 
     def raw(self) -> Rows:
-        """The rows as they stand in the file, those without tokens included."""
-        return self.read(with_zeros(self.columns))
+        """The rows as they stand in the file, those without tokens included.
+
+        Arrival times are there if the file has them.
+        """
+        columns = [
+            replace(column, optional=True) if column.field == "arrival_ns" else column
+            for column in self.columns
+        ]
+        return self.read(with_zeros(columns))
+
+    def complete(self, rows: Rows) -> None:
+        """What the rows together let one conclude beyond their cells; by default nothing."""
 
     def _read(self, columns: Sequence[Column]) -> Rows:
-        if self.zero_tokens is None:
-            return self.read(columns)
-        rows = self.read(with_zeros(columns))
-        rows.zeros(self.zero_tokens)
+        rows = self.read(columns if self.zero_tokens is None else with_zeros(columns))
+        self.complete(rows)
+        if self.zero_tokens is not None:
+            rows.zeros(self.zero_tokens)
         return rows
 
     def load(self, seed: int) -> Trace:
@@ -84,6 +96,8 @@ class TraceFile(Workload):
 
     def requests(self) -> Rows:
         """The rows of the trace: in order of arrival, and only those that the parameters keep."""
+        if not any(column.field == "arrival_ns" for column in self.columns):
+            raise TraceError(f"{self.path}: has no arrival times; {GENERATE_THEM}")
         rows = self._read(self.columns)
         rows.order(self.unsorted)
         if self.absolute_times:

@@ -1,9 +1,14 @@
 """A small file of every trace format: what it is called, and what is in it.
 
-The contract of formats (tests/workloads/test_format_contract.py) runs over all of them.
+The contract of formats (tests/workloads/test_format_contract.py) runs over all of them. OPTIONS
+holds the parameters, beside its path, that a format needs to read its example.
 """
 
 import json
+from typing import Any
+
+from workloads import FORMATS
+from workloads.tracefile import TraceFile
 
 
 def lines(*rows: object) -> str:
@@ -71,6 +76,28 @@ EXAMPLE_FILES = {
         "2023-11-16 18:15:46.6805900,374,44\n"
         "2023-11-16 18:15:50.9951690,396,109\n",
     ),
+    "bailian": (
+        "chat.jsonl",
+        '{"chat_id": 0, "parent_chat_id": -1, "timestamp": 0.0, "input_length": 20, '
+        '"output_length": 14, "type": "text", "turn": 1, "hash_ids": [0, 1]}\n'
+        '{"chat_id": 1, "parent_chat_id": 0, "timestamp": 2.5, "input_length": 50, '
+        '"output_length": 7, "type": "text", "turn": 2, "hash_ids": [0, 2, 3, 4]}\n',
+    ),
+    "burstgpt": (
+        "BurstGPT_3.csv",
+        "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,"
+        "Log Type\n"
+        "19440110.0,,0.5,GPT-4,30,4,34,API log\n"
+        "19440115.5,3f2a,1.25,ChatGPT,5,6,11,Conversation log\n",
+    ),
+    "columns": ("log.csv", "when,asked,answered\n1000,3,4\n2500,5,6\n"),
+    "lmcache_agent": (
+        "agent.jsonl",
+        '{"timestamp": 0, "input_length": 20, "output_length": 29, "hash_ids": [0, 1], '
+        '"session_id": "s000"}\n'
+        '{"timestamp": 1585, "input_length": 40, "output_length": 5, "hash_ids": [0, 2, 3], '
+        '"session_id": "s001"}\n',
+    ),
     "dynamo": (
         "request_trace.jsonl",
         lines(ended(1000, 40, [2**64 - 1, 2**64 - 2, 7], "a"), ended(1500, 16, [2**64 - 1], "b")),
@@ -80,6 +107,10 @@ EXAMPLE_FILES = {
         "conversation_trace.jsonl",
         '{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1]}\n'
         '{"timestamp": 3000, "input_length": 1100, "output_length": 7, "hash_ids": [0, 2, 3]}\n',
+    ),
+    "nanoflow": (
+        "sharegpt.csv",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,42,285\nXXX,19,82\n",
     ),
     "openai_log": (
         "log.jsonl",
@@ -101,6 +132,10 @@ EXAMPLE_FILES = {
     ),
     "tracelab": ("rounds.jsonl", lines(round_of("a", 0, 90, 60), round_of("a", 1, 120, 80))),
     "vllm_bench": ("bench.json", json.dumps(BENCH) + "\n"),
+    "vidur": (
+        "splitwise.csv",
+        "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.314579,396,109\n",
+    ),
 }
 WORDS = ("?", "What", "is", "a", "block", "Sixteen", "tokens", "And", "page", "No", "Hello")
 TOKENIZER = {
@@ -150,3 +185,17 @@ COMPANION_FILES = {
     "conversations.json": json.dumps(CONVERSATIONS),
     "tokenizer.json": json.dumps(TOKENIZER),
 }
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "columns": {
+        "prompt_column": "asked",
+        "output_column": "answered",
+        "arrival_column": "when",
+        "arrival_unit": "ms",
+    },
+}
+
+
+def open_as(name: str, path: str, **options: object) -> TraceFile:
+    """A file of a format, with what its example needs."""
+    return FORMATS[name](path, **{**OPTIONS.get(name, {}), **options})

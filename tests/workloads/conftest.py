@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from trace_files import COMPANION_FILES
 
 ROOT = Path(__file__).parents[2]
+PACK = {".gz": gzip.compress, ".zst": lambda data: pa.compress(data, codec="zstd", asbytes=True)}
 
 
 @pytest.fixture(scope="session")
@@ -24,12 +26,12 @@ def traces() -> Path:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
-    """Write text or bytes to a file of this name, packed if it ends in .gz; its path."""
+    """Write text or bytes to a file of this name, packed if it ends in .gz or .zst; its path."""
 
     def write_file(name: str, content: str | bytes) -> str:
         data = content if isinstance(content, bytes) else content.encode()
         path = tmp_path / name
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        path.write_bytes(PACK.get(path.suffix, bytes)(data))
         return str(path)
 
     return write_file
