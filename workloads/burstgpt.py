@@ -13,9 +13,11 @@ Published at github.com/HPMLL/BurstGPT, CC-BY-4.0; described in BurstGPT (KDD 20
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+import numpy as np
 
 from workloads.names import NAME, Names, sessions, with_names
 from workloads.readers import read_csv
@@ -65,24 +67,28 @@ class BurstGPT(TraceFile):
     def read(self, columns: Sequence[Column]) -> Rows:
         numbered, names = with_names(columns)
         rows = read_csv(self.path, numbered, self.on_bad_row)
-        for field in SELECTED:
-            self._select(rows, field, names[field])
+        self._select(rows, names)
         rows.check_total("Total tokens")
         if "session" in rows.fields:
             rows.fields["session"] = sessions(rows.fields["session"])
         return rows
 
-    def _select(self, rows: Rows, field: str, names: Names) -> None:
-        """Keep the rows that the parameter of this name asks for."""
-        numbers = rows.fields.pop(field)
-        name = getattr(self, field)
-        if name is None:
-            return
-        wanted = names.find(name.strip())
-        if wanted is None or not (numbers == wanted).any():
-            raise TraceError(f"{self.path}: no row has {SELECTED[field]} {name!r}; found: {names}")
-        others = int((numbers != wanted).sum())
-        if others:
-            rows.notes[f"left out: {SELECTED[field]} is not {name}"] += others
-            kept = numbers == wanted
+    def _select(self, rows: Rows, names: Mapping[str, Names]) -> None:
+        """Keep the rows that the parameters ask for."""
+        cells = {field: rows.fields.pop(field) for field in SELECTED}
+        kept = np.ones(len(rows), np.bool_)
+        asked: list[str] = []
+        for field, column in SELECTED.items():
+            name = getattr(self, field)
+            if name is None:
+                continue
+            asked.append(f"{column} {name!r}")
+            others = kept & (cells[field] != names[field].find(name))
+            if others.any():
+                rows.notes[f"left out: {column} is not {name}"] += int(others.sum())
+            kept &= ~others
+            if not kept.any():
+                found = f"{column}s found: {names[field]}"
+                raise TraceError(f"{self.path}: no row has {' and '.join(asked)}; {found}")
+        if not kept.all():
             rows.take(kept)

@@ -77,15 +77,20 @@ class Columns(TraceFile):
         super().__post_init__()
         checks.one_of("arrival_unit", self.arrival_unit, UNITS)
         check_format(self.format, self.path)
-        columns = [
-            Column(name("prompt_column", self.prompt_column), "prompt_tokens", TOKENS),
-            Column(name("output_column", self.output_column), "output_tokens", TOKENS),
-        ]
-        if self.arrival_column is not None:
-            arrival = name("arrival_column", self.arrival_column)
-            columns.append(Column(arrival, "arrival_ns", UNITS[self.arrival_unit]))
-        if len({column.name for column in columns}) < len(columns):
-            raise ValueError("output_column: each column must be another one")
+        columns: list[Column] = []
+        for parameter, field, rule in (
+            ("prompt_column", "prompt_tokens", TOKENS),
+            ("output_column", "output_tokens", TOKENS),
+            ("arrival_column", "arrival_ns", UNITS[self.arrival_unit]),
+        ):
+            name = getattr(self, parameter)
+            if name is None and parameter == "arrival_column":
+                continue
+            if not isinstance(name, str) or not name or name != name.strip():
+                raise ValueError(f"{parameter}: must be the name of a column, got {name!r}")
+            if any(name == column.name for column in columns):
+                raise ValueError(f"{parameter}: must be another column than the others")
+            columns.append(Column(name, field, rule))
         object.__setattr__(self, "columns", columns)
 
     @classmethod
@@ -95,10 +100,3 @@ class Columns(TraceFile):
     def read(self, columns: Sequence[Column]) -> Rows:
         form = self.format if self.format != "auto" else suffix_format(self.path)
         return READERS[str(form)](self.path, columns, self.on_bad_row)
-
-
-def name(parameter: str, value: object) -> str:
-    """A column's name, as it stands in a header."""
-    if not isinstance(value, str) or not value or value != value.strip():
-        raise ValueError(f"{parameter}: must be the name of a column, got {value!r}")
-    return value

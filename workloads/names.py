@@ -46,9 +46,9 @@ class Names:
         found: IntColumn = np.array(numbers, np.int64)[places]
         return found
 
-    def find(self, name: str) -> int | None:
-        """The number of a name, None if it was never seen."""
-        return self._numbers.get(name)
+    def find(self, name: str) -> int:
+        """The number of a name; one that no row has if it was never seen."""
+        return self._numbers.get(name.strip(), len(self._numbers))
 
     def __str__(self) -> str:
         return ", ".join(repr(name) for name in self._numbers)

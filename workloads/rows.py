@@ -78,7 +78,7 @@ class Rows:
     def zeros(self, rule: str) -> None:
         """Drop the rows without a prompt or without an output, or take them as one token.
 
-        rule is "drop" or "one".
+        rule is "drop" or "one". Raises TraceError if no row is left.
         """
         for name, what in (("prompt_tokens", "prompt"), ("output_tokens", "output")):
             empty = np.flatnonzero(self.fields[name] == 0)
@@ -86,6 +86,8 @@ class Rows:
                 continue
             if rule == "drop":
                 self.notes[f"dropped: no {what}"] += len(empty)
+                if len(empty) == len(self):
+                    raise TraceError(f"{self.source}: no row is left that has a {what}")
                 self.take(self.fields[name] > 0)
             else:
                 self.notes[f"altered: no {what}, taken as one token"] += len(empty)

@@ -1,13 +1,22 @@
 """Equal content has one form, and is found token by token or run by run alike."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.content import Content, ContentBuilder, Run, own_output, own_prompt, token_runs
+from workloads.content import (
+    Content,
+    ContentBuilder,
+    Run,
+    as_runs,
+    own_output,
+    own_prompt,
+    token_runs,
+)
 from workloads.sharing import block_hits, prefix_hits
 
 runs = st.lists(st.tuples(st.integers(1, 2), st.integers(0, 6), st.integers(1, 4)), max_size=6)
@@ -58,6 +67,29 @@ def test_taking_rows_takes_their_content(lists: list[list[Run]], data: st.DataOb
     assert [taken.runs(i) for i in range(len(kept))] == [content.runs(i) for i in kept]
     assert taken.prompt_tokens().tolist() == content.prompt_tokens()[kept].tolist()
     assert taken.output_source.tolist() == content.output_source[kept].tolist()
+
+
+def test_an_output_is_what_is_known_of_it_and_then_the_requests_own() -> None:
+    known = as_runs([np.array([[1, 4, 3], [2, 0, 2]]), np.empty((0, 3), np.int64)])
+    content = replace(build([[(1, 0, 4)], [(1, 0, 9)]]), outputs=known)
+    own = own_output(0)
+    expected = [(1, 4, 3), (2, 0, 2), (own, 5, 2)]
+    for num_tokens in range(8):
+        assert tokens(content.output_runs(0, num_tokens)) == tokens(expected)[:num_tokens]
+    assert content.output_runs(1, 3) == [(own_output(1), 0, 3)]
+    turned = content.take(np.array([1, 0]))
+    assert turned.output_runs(0, 3) == [(own_output(1), 0, 3)]
+    assert turned.output_runs(1, 6) == [(1, 4, 3), (2, 0, 2), (own, 5, 1)]
+    assert content.filled().output_runs(0, 3) == [(1, 4, 3)]
+    assert len(content.columns()) == 9
+
+
+def test_outputs_are_cached_too_if_their_lengths_are_given() -> None:
+    known = as_runs([np.array([[1, 4, 3]]), np.empty((0, 3), np.int64)])
+    content = replace(build([[(1, 0, 4)], [(1, 0, 9)]]), outputs=known)
+    assert prefix_hits(content).tolist() == [0, 4]
+    assert prefix_hits(content, output_tokens=np.array([3, 1])).tolist() == [0, 7]
+    assert prefix_hits(content, np.array([0, 1]), np.array([3, 1])).tolist() == [0, 0]
 
 
 def test_what_blocks_leave_of_a_prompt_is_its_own() -> None:

@@ -42,3 +42,13 @@ def test_lengths_refuse_what_files_refuse(write):
         Lengths(write("t.csv", "a,b\n1,2\n"), POISSON).load(0)
     with pytest.raises(ValueError, match=r"^limit: must be a whole number, at least 1, got 0"):
         Lengths(path, POISSON, limit=0)
+
+
+def test_requests_without_tokens_are_dropped_or_taken_as_one_token(write):
+    path = write("t.csv", "prompt_tokens,output_tokens\n3,4\n5,0\n")
+    dropped = Lengths(path, POISSON, zero_tokens="drop").load(0)
+    assert dropped.prompt_tokens.tolist() == [3]
+    assert dropped.notes == {"dropped: no output": 1}
+    assert Lengths(path, POISSON, zero_tokens="one").load(0).output_tokens.tolist() == [4, 1]
+    with pytest.raises(ValueError, match=r"^zero_tokens: 'two' is unknown"):
+        Lengths(path, POISSON, zero_tokens="two")

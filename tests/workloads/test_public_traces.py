@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from workloads.columns import Columns
 from workloads.formats import open_file
 from workloads.rows import Rows
 from workloads.sharing import block_hits, prefix_hits
@@ -82,15 +83,45 @@ def sharing_of(rows: Rows, block_size: int) -> dict[str, float]:
     }
 
 
-PLAIN = [name for name in EXPECTED if name.startswith(("azure/", "mooncake/", "ragpulse/0_trace"))]
+# tables of lengths in no format of their own: the columns that a file's note in EXPECTED.json names
+TABLES = {
+    "alpaca/alpaca_5000_lengths.csv.gz": ("opt_instruction_input", "opt_output"),
+    "sharegpt/sharegpt_v3_turn_lengths.csv.gz": ("opt_prompt", "opt_output"),
+    "wmt/newstest2016_ende_lengths.csv.gz": ("llama_en", "llama_de"),
+}
+FORMATS = {
+    "azure/": "azure",
+    "burstgpt/": "burstgpt",
+    "lmcache-agent/": "lmcache_agent",
+    "mooncake/": "mooncake",
+    "nanoflow/": "nanoflow",
+    "ragpulse/0_trace": "ragpulse",
+    "sharegpt/sharegpt_chat_": "bailian",
+    "vidur/": "vidur",
+}
+PLAIN = {
+    name: kind for name in EXPECTED for start, kind in FORMATS.items() if name.startswith(start)
+}
 AGENTS = [name for name in EXPECTED if name.startswith("kv-cache-tester/")]
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_public_trace_is_recognized_and_read_exactly(name: str) -> None:
-    wanted = EXPECTED[name]
-    facts = facts_of(open_file(str(FOLDER / name)).raw(), wanted)
-    wanted = comparable(wanted, facts)
+    file = open_file(str(FOLDER / name))
+    assert file.kind == PLAIN[name]
+    compare(file.raw(), EXPECTED[name])
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name in EXPECTED])
+def test_a_public_table_of_lengths_is_read_exactly(name: str) -> None:
+    prompt, output = TABLES[name]
+    file = Columns(str(FOLDER / name), prompt_column=prompt, output_column=output)
+    compare(file.raw(), EXPECTED[name])
+
+
+def compare(rows: Rows, expected: dict[str, Any]) -> None:
+    facts = facts_of(rows, expected)
+    wanted = comparable(expected, facts)
     if "arrivals" in facts:  # EXPECTED.json was made with doubles and microseconds
         for end in ("first", "last"):
             assert facts["arrivals"].pop(end) == pytest.approx(

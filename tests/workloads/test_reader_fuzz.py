@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trace_files import EXAMPLE_FILES
+from trace_files import EXAMPLE_FILES, open_as
 
 from workloads import FORMATS
 from workloads.azure import Azure
@@ -61,8 +62,12 @@ contents = st.one_of(
 
 
 def read(path, make):
+    check(path, lambda: make(str(path)).load(0))
+
+
+def check(path, attempt):
     try:
-        message = f"{path}: {len(make(str(path)).load(0))} requests"
+        message = f"{path}: {len(attempt())} requests"
     except TraceError as error:
         message = str(error)
     assert message.startswith(f"{path}: ")
@@ -141,18 +146,55 @@ def test_nothing_but_a_trace_error_escapes_from_odd_values(tmp_path, name, drop,
     path = tmp_path / file
     path.write_text("\n".join(json.dumps(row) for row in rows))
     options = {"unsorted": "sort", "zero_tokens": data.draw(st.sampled_from([None, "drop", "one"]))}
-    read(path, lambda name_of_file: FORMATS[name](name_of_file, on_bad_row=drop, **options))
+    read(path, lambda name_of_file: open_as(name, name_of_file, on_bad_row=drop, **options))
+
+
+ODD = [b"", b"0", b"-1", b"1.5", b"1e400", b"9" * 30, b"nan", b"null", b"[]", b"[0]", b"{}", b'"']
+FIELDS = re.compile(rb"[^,:\s]+")
+
+
+@st.composite
+def damaged(draw, content):
+    """An example with a few bytes flipped, fields swapped or made odd, parts cut or doubled."""
+    content = bytearray(content)
+    for _ in range(draw(st.integers(1, 4))):
+        fields = list(FIELDS.finditer(content)) or [re.search(b"$", content)]
+        one, other = sorted(draw(st.tuples(*[st.integers(0, len(fields) - 1)] * 2)))
+        first, last = fields[one].span(), fields[other].span()
+        match draw(st.sampled_from(["flip", "odd", "swap", "cut", "double", "end"])):
+            case "flip":
+                place = draw(st.integers(0, len(content)))
+                content[place : place + 1] = bytes([draw(st.integers(0, 255))])
+            case "odd":
+                content[slice(*first)] = draw(st.sampled_from(ODD))
+            case "swap" if one < other:
+                words = bytes(content[slice(*first)]), bytes(content[slice(*last)])
+                content[slice(*last)], content[slice(*first)] = words
+            case "cut":
+                del content[first[0] : last[0]]
+            case "double":
+                content[last[0] : last[0]] = content[first[0] : last[0]]
+            case "end":
+                del content[last[0] :]
+    return bytes(content)
 
 
 @pytest.mark.usefixtures("companions")
-@pytest.mark.parametrize("name", JSON_FORMATS)
+@pytest.mark.parametrize("name", FORMATS)
 @settings(fuzz, max_examples=150)
-@given(data=st.data())
-def test_nothing_but_a_trace_error_escapes_from_damaged_json(tmp_path, name, data):
-    file, text = EXAMPLE_FILES[name]
-    content = bytearray(text.encode())
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path / file
-    path.write_bytes(content[: data.draw(st.integers(len(content) // 2, len(content)))])
-    read(path, FORMATS[name])
+@given(
+    data=st.data(),
+    drop=st.sampled_from(["error", "drop"]),
+    sort=st.sampled_from(["error", "sort"]),
+    zero=st.sampled_from([None, "drop", "one"]),
+)
+def test_nothing_but_a_trace_error_escapes_from_a_damaged_example(
+    tmp_path, name, data, drop, sort, zero
+):
+    name_of_file, text = EXAMPLE_FILES[name]
+    path = tmp_path / name_of_file
+    path.write_bytes(data.draw(damaged(text if isinstance(text, bytes) else text.encode())))
+    options = {"on_bad_row": drop, "unsorted": sort, "zero_tokens": zero}
+    file = open_as(name, str(path), **options)
+    for attempt in (lambda: file.load(0), file.lengths, file.raw):
+        check(path, attempt)

@@ -167,3 +167,12 @@ def test_a_parquet_file_that_is_cut_short_is_refused(tmp_path):
     for size in (len(whole) - 1, len(whole) // 2, 5):
         path.write_bytes(whole[:size])
         assert refusal(str(path)).startswith("is not a readable Parquet file: ")
+
+
+def test_a_parquet_file_may_be_packed(write, tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table([pa.array([1, 2])] * 3, NAMES), path)
+    plain = Table(str(path)).load(0)
+    for suffix in (".gz", ".zst"):
+        packed = Table(write(f"packed.parquet{suffix}", path.read_bytes())).load(0)
+        assert packed.digest() == plain.digest()
