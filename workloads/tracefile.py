@@ -72,7 +72,8 @@ class TraceFile(Workload):
     def raw(self) -> Rows:
         """The rows as they stand in the file, those without tokens included.
 
-        Arrival times are there if the file has them.
+        Arrival times are there if the file has them. Content is what the file's own ids say,
+        without what `complete` concludes.
         """
         columns = [
             replace(column, optional=True) if column.field == "arrival_ns" else column
