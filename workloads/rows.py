@@ -87,7 +87,10 @@ class Rows:
             if rule == "drop":
                 self.notes[f"dropped: no {what}"] += len(empty)
                 if len(empty) == len(self):
-                    raise TraceError(f"{self.source}: no row is left that has a {what}")
+                    raise TraceError(
+                        f"{self.source}: no row is left that has a {what}; "
+                        "at least one request is needed"
+                    )
                 self.take(self.fields[name] > 0)
             else:
                 self.notes[f"altered: no {what}, taken as one token"] += len(empty)

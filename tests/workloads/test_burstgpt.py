@@ -118,3 +118,12 @@ def test_the_published_log_has_seventeen_failed_calls(traces):
     assert trace.notes == {"dropped: no prompt": 17}
     assert round(trace.prompt_tokens.mean(), 1) == 543.6
     assert round(trace.output_tokens.mean(), 1) == 288.8
+
+
+def test_a_log_of_nothing_but_failed_calls_has_no_requests(write):
+    path = write("a.csv", FIRST + "118,ChatGPT,0,0,0,API log\n")
+    for options in ({}, {"start_s": 5.0}, {"duration_s": 5.0}):
+        with pytest.raises(
+            TraceError, match=r"a\.csv: no row is left that has a prompt; at least one "
+        ):
+            BurstGPT(path, zero_tokens="drop", **options).load(0)
