@@ -1,17 +1,15 @@
-"""What `kvsim list` and `kvsim trace info` show: the plug-in tables and a trace in words."""
+"""What `kvsim list` shows: the plug-in tables."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
 
 from sim.allocators import ALLOCATORS
 from sim.costs import COST_MODELS
 from sim.hardware import GPUS, MODELS
 from sim.schedulers import SCHEDULERS
-from workloads import ARRIVALS, LENGTH_DISTRIBUTIONS, WORKLOADS, open_file
-from workloads.trace import Trace
+from workloads import ARRIVALS, LENGTH_DISTRIBUTIONS, WORKLOADS
 
 
 def tables() -> dict[str, dict[str, str]]:
@@ -41,28 +39,3 @@ def _describe(entry: type) -> str:
         for name, p in inspect.signature(entry).parameters.items()
     ]
     return f"{line} ({', '.join(parameters)})" if parameters else line
-
-
-def read_trace(path: str) -> Trace:
-    """Read a trace file of any known format.
-
-    Raises TraceError if it cannot be read.
-    """
-    return open_file(path).load(seed=0)
-
-
-def trace_lines(facts: Mapping[str, Any]) -> list[str]:
-    """A trace's summary as text."""
-    lines = []
-    for name, value in facts.items():
-        text = _text(value)
-        if isinstance(value, Mapping):
-            text = ", ".join(f"{key} {_text(cell)}" for key, cell in value.items()) or "none"
-        lines.append(f"{name:<16} {text}")
-    return lines
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,8 +1,8 @@
-"""The command line: the only place that prints or exits.
+"""The command line: the only place, with trace_cli, that prints or exits.
 
-Exit codes: 0 fine; 1 a run stalled or failed, or a figure could not be drawn; 2 the input is
-wrong, said in one sentence an error. Heavy modules are imported by the command that needs them,
-so that --help is instant.
+Exit codes: 0 fine; 1 a run stalled or failed, a figure could not be drawn, or a trace has
+problems; 2 the input is wrong, said in one sentence an error. Heavy modules are imported by the
+command that needs them, so that --help is instant.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.trace_cli import add_trace
+from sim.usage import UserError, add_command
+
 if TYPE_CHECKING:
     from sim.experiment import Experiment
 
@@ -24,17 +27,14 @@ EXAMPLES = """examples:
   kvsim run experiments/block_size_azure.yaml --set seeds=1 --out /tmp/results -j 2
   kvsim check my_experiment.yaml
   kvsim plot results/quickstart
-  kvsim trace info AzureLLMInferenceTrace_conv.csv
+  kvsim trace info AzureLLMInferenceTrace_conv.csv --plot azure.png
+  kvsim trace convert conversation_trace.jsonl mooncake.parquet
   kvsim list allocators
   kvsim bench --json
 """
 
 
 MAX_JOBS = 1024
-
-
-class UserError(Exception):
-    """Something the user can put right: printed as it is, exit code 2."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,12 +79,6 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands: Any, name: str, text: str, command: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
-    parser.set_defaults(command=command)
-    return parser
-
-
 def _add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     parser.add_argument("file", metavar="FILE", nargs=nargs, help="an experiment (YAML)")
     parser.add_argument(
@@ -98,7 +92,9 @@ def _add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) -
 
 
 def _add_run(commands: Any) -> None:
-    run = _add(commands, "run", "run an experiment and write its tables and figures", run_command)
+    run = add_command(
+        commands, "run", "run an experiment and write its tables and figures", run_command
+    )
     _add_experiment(run)
     run.add_argument(
         "--out", metavar="DIR", default="results", help="write to DIR/<experiment> (results)"
@@ -113,7 +109,9 @@ def _add_run(commands: Any) -> None:
 
 
 def _add_check(commands: Any) -> None:
-    check = _add(commands, "check", "validate an experiment; say what would run", check_command)
+    check = add_command(
+        commands, "check", "validate an experiment; say what would run", check_command
+    )
     check.add_argument(
         "--schema", action="store_true", help="print the JSON Schema of experiments, for editors"
     )
@@ -121,16 +119,15 @@ def _add_check(commands: Any) -> None:
 
 
 def _add_others(commands: Any) -> None:
-    listing = _add(commands, "list", "list what an experiment can name", list_command)
+    listing = add_command(commands, "list", "list what an experiment can name", list_command)
     listing.add_argument("table", nargs="?", metavar="TABLE", help="only this table")
-    plot = _add(commands, "plot", "draw the figures again, from files alone", plot_command)
+    plot = add_command(commands, "plot", "draw the figures again, from files alone", plot_command)
     plot.add_argument("folder", metavar="RESULTS", help="for example results/quickstart")
     plot.add_argument("--figure", action="append", metavar="NAME", help="only this figure")
-    trace = commands.add_parser("trace", help="look at request traces")
-    info = _add(trace.add_subparsers(required=True), "info", "summarize a trace", trace_command)
-    info.add_argument("files", nargs="+", metavar="FILE", help="Azure CSV, CSV, JSONL or Parquet")
-    info.add_argument("--json", action="store_true", help="print one object a file")
-    bench = _add(commands, "bench", "measure the simulator against bare SimPy", bench_command)
+    add_trace(commands)
+    bench = add_command(
+        commands, "bench", "measure the simulator against bare SimPy", bench_command
+    )
     bench.add_argument("--json", action="store_true", help="print one object")
     bench.add_argument(
         "--million", action="store_true", help="also run 1,000,000 requests in one run"
@@ -228,25 +225,6 @@ def plot_command(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
-
-
-def trace_command(arguments: argparse.Namespace) -> int:
-    """kvsim trace info."""
-    from sim import catalog
-    from workloads.summary import summarize
-    from workloads.trace import TraceError
-
-    for name in arguments.files:
-        try:
-            facts = summarize(catalog.read_trace(name))
-        except TraceError as error:
-            raise UserError(str(error)) from None
-        if arguments.json:
-            print(json.dumps(facts, allow_nan=False, ensure_ascii=False))
-        else:
-            for line in catalog.trace_lines(facts):
-                print(line)
-    return 0
 
 
 def bench_command(arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import os
 from workloads.azure import Azure
 from workloads.bailian import Bailian
 from workloads.burstgpt import BurstGPT
+from workloads.canonical import Canonical
 from workloads.columns import Columns
 from workloads.dynamo import Dynamo
 from workloads.files import first_bytes
@@ -26,6 +27,7 @@ from workloads.vllm_bench import VLLMBench
 # asked in this order whether they recognize a file
 FORMATS: dict[str, type[TraceFile]] = {
     "nanoflow": Nanoflow,  # before azure, whose header it has
+    "canonical": Canonical,
     "azure": Azure,
     "bailian": Bailian,
     "burstgpt": BurstGPT,

@@ -19,6 +19,15 @@ from workloads.trace import IntColumn, Trace, TraceError
 SHOWN_CHARACTERS = 40
 
 
+class NoRequestsError(TraceError):
+    """A file without a single good row; first_bad is as in Rows, notes count the bad rows."""
+
+    def __init__(self, sentence: str, notes: Counter[str], first_bad: dict[str, str]) -> None:
+        super().__init__(sentence)
+        self.notes = notes
+        self.first_bad = first_bad
+
+
 @dataclass(frozen=True)
 class Column:
     """A column that a format has: its name in the file, the trace's field, and its rule.
@@ -40,7 +49,8 @@ class Rows:
     fields maps a trace's field to its values; numbers holds where each row stands in the file,
     counted in place ("line" or "row"). content is what the prompts contain, if the format knows.
     fields["parent"] holds indices of rows, and follows them when rows move. Lengths may be zero
-    here. Whatever removes or moves rows says so in notes.
+    here. Whatever removes or moves rows says so in notes; first_bad has, for each reason why rows
+    were dropped while reading, the sentence about the first of them.
     """
 
     source: str
@@ -50,6 +60,7 @@ class Rows:
     notes: Counter[str]
     content: Content | None = None
     has_output_identity: bool = False
+    first_bad: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -170,7 +181,8 @@ class Rows:
 class Reading:
     """One file being read: takes good rows, and refuses or counts bad ones.
 
-    on_bad_row "error" raises TraceError at the first bad row; "drop" counts it by reason.
+    on_bad_row "error" raises TraceError at the first bad row; "drop" counts it by reason, and
+    keeps the sentence about the first one of each.
     """
 
     source: str
@@ -178,6 +190,7 @@ class Reading:
     on_bad_row: str = "error"
     place: str = "line"
     notes: Counter[str] = field(default_factory=Counter)
+    first_bad: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._header: list[str] = []
@@ -246,21 +259,23 @@ class Reading:
         if self.on_bad_row == "error":
             raise TraceError(f"{self.source}: {self.place} {number}: {sentence}")
         self.notes[f"dropped: {reason}"] += 1
+        self.first_bad.setdefault(f"dropped: {reason}", f"{self.place} {number}: {sentence}")
 
     def rows(self) -> Rows:
-        """All rows taken. Raises TraceError if there is none."""
+        """All rows taken. Raises NoRequestsError if there is none."""
         self._end_single_rows()
         if not self._parts:
             dropped = sum(n for reason, n in self.notes.items() if reason.startswith("dropped"))
             what = f"all {dropped} rows were dropped" if dropped else "there are no rows"
-            raise TraceError(f"{self.source}: {what}; at least one request is needed")
+            sentence = f"{self.source}: {what}; at least one request is needed"
+            raise NoRequestsError(sentence, self.notes, self.first_bad)
         numbers, *values = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         wanted = {column.name for column in self.columns}
         for name in self._header:
             if name not in wanted:
                 self.notes[f"ignored: column {shown(name)}"] += len(numbers)
         fields = {c.field: column for c, column in zip(self.columns, values, strict=True)}
-        return Rows(self.source, fields, numbers, self.place, self.notes)
+        return Rows(self.source, fields, numbers, self.place, self.notes, first_bad=self.first_bad)
 
 
 def shown(cell: object) -> str:

@@ -86,6 +86,23 @@ def whole_numbers(cells: Any, high: int) -> IntColumn | None:
     return numbers if _all_within(numbers, 0, high) else None
 
 
+def whole_number_rule(low: int, high: int) -> Rule:
+    """The rule of a whole number from low to high that is stored as one."""
+
+    def parse(cell: object) -> int:
+        if not isinstance(cell, int) or isinstance(cell, bool) or not low <= cell <= high:
+            raise ValueError
+        return cell
+
+    def shortcut(cells: Any) -> IntColumn | None:
+        if cells.null_count or cells.type != pa.int64():
+            return None
+        values: IntColumn = cells.to_numpy(zero_copy_only=False)
+        return values if _all_within(values, low, high) else None
+
+    return Rule(f"a whole number from {low} to {high}", parse, shortcut)
+
+
 def seconds(cell: object) -> int:
     """A time in seconds, as whole nanoseconds."""
     if isinstance(cell, str):

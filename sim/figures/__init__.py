@@ -21,7 +21,7 @@ from sim.figures.waste import draw_waste
 from sim.figures.waste_load import draw_waste_vs_load
 from sim.results import replacing
 
-__all__ = ["FIGURES", "FigureError", "Results", "draw", "remove"]
+__all__ = ["FIGURES", "FigureError", "Results", "draw", "remove", "save"]
 
 FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "waste": draw_waste,
@@ -46,9 +46,15 @@ def draw(name: str, results: Results, folder: Path) -> list[Path]:
     """
     if name not in FIGURES:
         raise ValueError(f"unknown figure {name!r}; accepted: {', '.join(FIGURES)}")
+    return save(lambda: FIGURES[name](results), folder, name)
+
+
+def save(make: Callable[[], Drawing], folder: Path, name: str, points: str = "csv") -> list[Path]:
+    """Draw in the look of all figures, and write as draw does; points is the third suffix."""
     with matplotlib.style.context(STYLE, after_reset=True):
-        contents = _contents(FIGURES[name](results))
-    paths = [folder / f"{name}.{suffix}" for suffix in contents]
+        contents = _contents(make())
+    suffixes = ("png", "svg", points)
+    paths = [folder / f"{name}.{suffix}" for suffix in suffixes]
     with ExitStack() as stack:
         temporaries = [stack.enter_context(replacing(path)) for path in paths]
         for temporary, content in zip(temporaries, contents.values(), strict=True):

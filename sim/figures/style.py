@@ -66,10 +66,11 @@ def head(figure: Figure, experiment: str, what: str) -> None:
     figure.suptitle(f"{clean(experiment, 48)}: {what}", x=0.01, ha="left")
 
 
-def foot(figure: Figure, cost_source: str, notes: Sequence[str]) -> None:
-    """Small print: what was left out, and which model gave the times."""
+def foot(figure: Figure, cost_source: str | None, notes: Sequence[str]) -> None:
+    """Small print: what was left out, and which model gave the times (None: there are none)."""
     lines = [wrap(note, FOOTER_COLUMNS, FOOTER_LINES) for note in notes if note]
-    lines.append(wrap(f"times from: {cost_source or 'not stated'}", FOOTER_COLUMNS, 2))
+    if cost_source is not None:
+        lines.append(wrap(f"times from: {cost_source or 'not stated'}", FOOTER_COLUMNS, 2))
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=6.5, color=NOTE_COLOR)
 
 

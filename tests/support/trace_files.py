@@ -69,7 +69,10 @@ BENCH = {
     "output_lens": [3, 4],
     "start_times": [100.25, 101.5],
 }
+from canonical_files import everything, packed
+
 EXAMPLE_FILES = {
+    "canonical": ("conv.parquet", packed(everything())),
     "azure": (
         "conv.csv",
         "TIMESTAMP,ContextTokens,GeneratedTokens\n"

@@ -23,7 +23,10 @@ def test_a_summary_counts_and_averages():
     assert facts["notes"] == {"moved by sorting": 2}
     assert facts["rows"] == 4
     assert facts["prompt_sum"] == 10
-    assert facts["prompt"] == {"mean": 2.5, "median": 2.5, "p95": pytest.approx(3.85), "max": 4}
+    quantiles = {"p5": 1.15, "median": 2.5, "p95": 3.85, "p99": 3.97}
+    assert facts["prompt"] == {"mean": 2.5, "max": 4} | {
+        name: pytest.approx(value) for name, value in quantiles.items()
+    }
     assert facts["output"]["mean"] == 5
     arrivals = facts["arrivals"]
     assert arrivals["first_s"] == 0.5
@@ -53,3 +56,17 @@ def test_what_is_not_defined_is_none(arrival_s):
 def test_a_summary_is_ready_for_json():
     made = trace([0, 1], max_tokens=[5, 6])
     assert json.loads(json.dumps(summarize(made)))["max_tokens"]["max"] == 6
+
+
+def test_sessions_are_counted_by_number_or_by_following_parents():
+    chain = trace([0, 1, 2, 3], parent=np.array([-1, 0, 1, -1]))
+    assert summarize(chain)["sessions"] == {
+        "sessions": 2,
+        "turns_mean": 2,
+        "turns_median": 2,
+        "turns_max": 3,
+        "follow_ups": 2,
+    }
+    numbered = trace([0, 1, 2], session=np.array([9, 4, 9]))
+    assert summarize(numbered)["sessions"]["turns_max"] == 2
+    assert summarize(trace([0, 1]))["sessions"] is None
