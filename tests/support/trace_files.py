@@ -10,6 +10,8 @@ from typing import Any
 from workloads import FORMATS
 from workloads.tracefile import TraceFile
 
+from canonical_files import everything, packed
+
 
 def lines(*rows: object) -> str:
     """One JSON value a line."""
@@ -69,7 +71,6 @@ BENCH = {
     "output_lens": [3, 4],
     "start_times": [100.25, 101.5],
 }
-from canonical_files import everything, packed
 
 EXAMPLE_FILES = {
     "canonical": ("conv.parquet", packed(everything())),

@@ -10,9 +10,8 @@ import pytest
 from canonical_files import everything, packed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trace_files import EXAMPLE_FILES
 
-from workloads import FORMATS, open_file
+from workloads import open_file
 from workloads.canonical import Canonical, canonical_table, write_canonical
 from workloads.content import ContentBuilder
 from workloads.trace import COLUMNS, Trace, TraceError
@@ -58,14 +57,6 @@ def test_any_trace_is_read_back_with_the_same_digest(tmp_path: Path, trace: Trac
     assert read.digest() == trace.digest()
     assert read.provides == trace.provides
     assert read.notes == {}
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_read_back_with_the_same_digest(write, tmp_path, name):
-    trace = open_file(write(*EXAMPLE_FILES[name])).load(0)
-    write_canonical(trace, tmp_path / "t.parquet")
-    read = open_file(str(tmp_path / "t.parquet")).load(0)
-    assert (read.digest(), read.provides) == (trace.digest(), trace.provides)
 
 
 def test_the_same_trace_gives_the_same_bytes() -> None:

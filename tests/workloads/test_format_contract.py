@@ -7,6 +7,7 @@ import pytest
 from trace_files import EXAMPLE_FILES, OPTIONS, open_as
 
 from workloads import FORMATS, open_file
+from workloads.canonical import write_canonical
 from workloads.files import LFS_POINTER
 from workloads.trace import Trace, TraceError
 from workloads.tracefile import TraceFile
@@ -99,3 +100,11 @@ def test_rows_as_they_stand_and_a_trace_hold_the_same_requests(write, name):
     raw, trace = open_as(name, path).raw(), trace_of(open_as(name, path))
     assert sorted(raw.fields["prompt_tokens"]) == sorted(trace.prompt_tokens)
     assert (raw.content is None) == (trace.content is None)
+
+
+@every_format
+def test_a_canonical_copy_is_the_same_trace(write, tmp_path, name):
+    trace = FORMATS[name](write(*EXAMPLE_FILES[name])).load(0)
+    write_canonical(trace, tmp_path / "copy.parquet")
+    copy = open_file(str(tmp_path / "copy.parquet")).load(0)
+    assert (copy.digest(), copy.provides) == (trace.digest(), trace.provides)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from trace_files import ended, lines
 
 from workloads.inspection import inspect_file, validate_file
 from workloads.trace import TraceError
@@ -80,6 +81,12 @@ def test_validation_of_a_file_without_a_good_row_still_names_its_problems(write)
     found = validate_file(write("t.csv", HEADER + "a,1,1\nb,1,1\n"))
     assert (found.num_good, [p.count for p in found.problems]) == (0, [2])
     assert found.problems[0].first.startswith("line 2: arrival_s is 'a'")
+
+
+def test_what_a_format_puts_right_by_itself_is_no_problem(write):
+    rows = [ended(received_ms, 40, [7, 8, 9], "s") for received_ms in (2000, 1000)]
+    found = validate_file(write("t.jsonl", lines(*rows)))
+    assert (found.kind, found.num_good, found.problems) == ("dynamo", 2, [])
 
 
 def test_a_clean_file_has_no_problems_and_an_empty_one_cannot_be_read(write):
