@@ -1,10 +1,11 @@
 """kvsim's own trace files: Parquet with every column of a trace, and content as runs.
 
 One row a request, in order of arrival. Columns have the names of Trace's fields and are int64,
-times in nanoseconds; those that the source does not know are not there. Content is two more:
+times in nanoseconds; those that the source does not know are not there. Content is up to three:
 
     prompt_runs     list of {source, start, length}: see workloads.content
-    output_source   the source of the output
+    output_source   the source of the output, or of the rest of it
+    output_runs     what is known of the outputs' beginnings, if anything is
 
 The metadata key kvsim.trace holds JSON: the schema's version, the trace's digest,
 has_output_identity, where it came from, and what reading that dropped or altered. A trace that is
@@ -24,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workloads.content import Content, IntColumn
+from workloads.content import Content, IntColumn, Runs
 from workloads.files import LFS_POINTER, open_binary
 from workloads.readers import read_parquet
 from workloads.rows import Column, Rows
@@ -34,7 +35,7 @@ from workloads.tracefile import TraceFile
 
 SCHEMA = 1
 KEY = b"kvsim.trace"
-RUNS, OUTPUT_SOURCE = "prompt_runs", "output_source"
+RUNS, OUTPUT_SOURCE, OUTPUT_RUNS = "prompt_runs", "output_source", "output_runs"
 RUN_CELLS = ("source", "start", "length")
 RUNS_TYPE = pa.large_list(pa.struct([(name, pa.int64()) for name in RUN_CELLS]))
 REQUIRED = ("arrival_ns", "prompt_tokens", "output_tokens")
@@ -59,7 +60,7 @@ class Canonical(TraceFile):
     def read(self, columns: Sequence[Column]) -> Rows:
         facts = self._facts()
         rows = read_parquet(self.path, columns, self.on_bad_row)
-        for name in (*COLUMNS, RUNS, OUTPUT_SOURCE):
+        for name in (*COLUMNS, RUNS, OUTPUT_SOURCE, OUTPUT_RUNS):
             rows.notes.pop(f"ignored: column {name!r}", None)
         rows.notes.update(_notes_before(facts))
         kept = rows.numbers - 1
@@ -90,14 +91,16 @@ class Canonical(TraceFile):
         with open_binary(self.path) as file:
             try:
                 table = pq.ParquetFile(file)
-                if RUNS not in table.schema_arrow.names:
+                names = table.schema_arrow.names
+                if RUNS not in names:
                     return None
-                found = table.read([RUNS, OUTPUT_SOURCE]).combine_chunks()
+                wanted = [RUNS, OUTPUT_SOURCE, *({OUTPUT_RUNS} & set(names))]
+                found = table.read(wanted).combine_chunks()
                 return _content(found)
             except (pa.ArrowException, OSError, KeyError, ValueError, OverflowError):
                 raise TraceError(
-                    f"{self.path}: {RUNS} or {OUTPUT_SOURCE} is damaged; accepted: as kvsim trace "
-                    "convert writes them"
+                    f"{self.path}: {RUNS}, {OUTPUT_SOURCE} or {OUTPUT_RUNS} is damaged; accepted: "
+                    "as kvsim trace convert writes them"
                 ) from None
 
 
@@ -130,11 +133,14 @@ def _notes_before(facts: Mapping[str, Any]) -> Counter[str]:
 
 
 def _content(table: pa.Table) -> Content:
-    """Content from its two columns. Raises ValueError if a number is none or out of range."""
-    outputs = table.column(OUTPUT_SOURCE).combine_chunks()
-    if outputs.null_count:
+    """Content from its columns. Raises ValueError if a number is none or out of range."""
+    sources = table.column(OUTPUT_SOURCE).combine_chunks()
+    if sources.null_count:
         raise ValueError
-    return Content(*_from_lists(table.column(RUNS)), _int64(outputs))
+    outputs = None
+    if OUTPUT_RUNS in table.column_names:
+        outputs = Runs(*_from_lists(table.column(OUTPUT_RUNS)))
+    return Content(*_from_lists(table.column(RUNS)), _int64(sources), outputs)
 
 
 def _as_lists(
@@ -179,9 +185,10 @@ def canonical_table(trace: Trace) -> pa.Table:
     arrays = {name: pa.array(column) for name, column in columns.items() if column is not None}
     if trace.content is not None:
         content = trace.content
-        runs = (content.first_run, content.source, content.start, content.length)
-        arrays[RUNS] = _as_lists(*runs)
+        arrays[RUNS] = _as_lists(*content.run_columns())
         arrays[OUTPUT_SOURCE] = pa.array(content.output_source)
+        if content.outputs is not None:
+            arrays[OUTPUT_RUNS] = _as_lists(*content.outputs.run_columns())
     notes: Counter[str] = Counter()
     for reason, count in trace.notes.items():
         notes[reason.removeprefix(BEFORE)] += count

@@ -48,9 +48,8 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(folder: Path, comma
     done = kvsim("trace", command, "notes.txt", "chat.jsonl", cwd=folder)
     assert done.returncode == 2
     assert "mooncake" in done.stdout
-    assert done.stderr.splitlines() == [
-        "notes.txt: is in none of the known formats: " + done.stderr.strip().split(": ")[-1]
-    ]
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("notes.txt: is in none of the known formats: ")
 
 
 def test_plots_are_three_files_and_never_take_the_name_of_a_trace(folder: Path) -> None:

@@ -7,10 +7,10 @@ holds the parameters, beside its path, that a format needs to read its example.
 import json
 from typing import Any
 
+from canonical_files import everything, packed
+
 from workloads import FORMATS
 from workloads.tracefile import TraceFile
-
-from canonical_files import everything, packed
 
 
 def lines(*rows: object) -> str:

@@ -104,7 +104,7 @@ def test_rows_as_they_stand_and_a_trace_hold_the_same_requests(write, name):
 
 @every_format
 def test_a_canonical_copy_is_the_same_trace(write, tmp_path, name):
-    trace = FORMATS[name](write(*EXAMPLE_FILES[name])).load(0)
+    trace = trace_of(open_as(name, write(*EXAMPLE_FILES[name])))
     write_canonical(trace, tmp_path / "copy.parquet")
     copy = open_file(str(tmp_path / "copy.parquet")).load(0)
     assert (copy.digest(), copy.provides) == (trace.digest(), trace.provides)
