@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from workloads.apex import Apex
 from workloads.azure import Azure
 from workloads.bailian import Bailian
 from workloads.burstgpt import BurstGPT
@@ -12,6 +13,8 @@ from workloads.columns import Columns
 from workloads.dynamo import Dynamo
 from workloads.files import first_bytes
 from workloads.kv_cache_tester import KVCacheTester
+from workloads.llmservingsim import LLMServingSim
+from workloads.llmservingsim_measured import LLMServingSimMeasured
 from workloads.lmcache_agent import LMCacheAgent
 from workloads.mooncake import Mooncake
 from workloads.nanoflow import Nanoflow
@@ -28,12 +31,15 @@ from workloads.vllm_bench import VLLMBench
 FORMATS: dict[str, type[TraceFile]] = {
     "nanoflow": Nanoflow,  # before azure, whose header it has
     "canonical": Canonical,
+    "apex": Apex,
     "azure": Azure,
     "bailian": Bailian,
     "burstgpt": BurstGPT,
     "dynamo": Dynamo,
     "kv_cache_tester": KVCacheTester,
     "lmcache_agent": LMCacheAgent,  # before mooncake, whose keys it has
+    "llmservingsim": LLMServingSim,
+    "llmservingsim_measured": LLMServingSimMeasured,
     "mooncake": Mooncake,
     "openai_log": OpenAILog,
     "ragpulse": RAGPulse,

@@ -29,25 +29,25 @@ PARQUET_BATCH_ROWS = 1 << 18
 TAIL_BYTES = 1024  # blank lines at the end of a block, within which a quick look is enough
 
 
-def read_csv(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
-    """Comma-separated text with a header. Columns are found by name; one row is one line."""
+def read_csv(path: str, columns: Sequence[Column], on_bad_row: str, delimiter: str = ",") -> Rows:
+    """Separated text with a header. Columns are found by name; one row is one line."""
     reading = Reading(path, columns, on_bad_row)
     names: list[str] = []
     for block in blocks(path):
         rest = block
         if not names:
-            names, rest = _split_header(path, block)
+            names, rest = _split_header(path, block, delimiter)
             if not names:
                 continue
             positions = reading.header(names)
-        arrays = _plain_arrays(rest, len(names), positions)
+        arrays = _plain_arrays(rest, len(names), positions, delimiter)
         if arrays is None or not reading.add_arrays(rest.first_line, arrays):
             for number, line in lines(rest):
-                _add_line(reading, number, line, len(names), positions)
+                _add_line(reading, number, line, len(names), positions, delimiter)
     return reading.rows()
 
 
-def _split_header(path: str, block: Block) -> tuple[list[str], Block]:
+def _split_header(path: str, block: Block, delimiter: str) -> tuple[list[str], Block]:
     """The names in the first line that is not blank, if there is one, and what follows it."""
     start, skipped, line = 0, 0, b""
     while not line and start < len(block.data):
@@ -59,14 +59,16 @@ def _split_header(path: str, block: Block) -> tuple[list[str], Block]:
     if not line:
         return [], rest
     try:
-        return [name.strip() for name in next(csv.reader([line.decode()], strict=True))], rest
+        return [name.strip() for name in _cells(line.decode(), delimiter)], rest
     except (UnicodeDecodeError, csv.Error):
         raise TraceError(
             f"{path}: line {number - 1} is not CSV text; accepted: a header in UTF-8"
         ) from None
 
 
-def _plain_arrays(block: Block, width: int, positions: Sequence[int]) -> list[Any] | None:
+def _plain_arrays(
+    block: Block, width: int, positions: Sequence[int], delimiter: str
+) -> list[Any] | None:
     """The wanted columns as arrays of text, or None where a line is not plainly one row."""
     if not block.data or b'"' in block.data:
         return None
@@ -76,7 +78,9 @@ def _plain_arrays(block: Block, width: int, positions: Sequence[int]) -> list[An
         table = pa_csv.read_csv(
             pa.BufferReader(block.data),
             read_options=pa_csv.ReadOptions(column_names=names),
-            parse_options=pa_csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=delimiter, quote_char=False, ignore_empty_lines=False
+            ),
             convert_options=pa_csv.ConvertOptions(
                 include_columns=wanted, column_types=dict.fromkeys(names, pa.string())
             ),
@@ -95,12 +99,21 @@ def _num_blank_lines_at_end(data: bytes) -> int:
     return max(0, tail.count(NEWLINE) - 1)
 
 
+def _cells(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], delimiter=delimiter, strict=True))
+
+
 def _add_line(
-    reading: Reading, number: int, line: bytes, width: int, positions: Sequence[int]
+    reading: Reading,
+    number: int,
+    line: bytes,
+    width: int,
+    positions: Sequence[int],
+    delimiter: str,
 ) -> None:
     try:
         # as for Arrow, text of any encoding may stand in columns that are ignored
-        cells = next(csv.reader([line.decode(errors="replace")], strict=True))
+        cells = _cells(line.decode(errors="replace"), delimiter)
     except (csv.Error, StopIteration):
         sentence = "is not CSV text; accepted: one row a line, quotes in pairs"
         reading.bad_row(number, sentence, "not CSV text")

@@ -144,6 +144,33 @@ def milliseconds(cell: object) -> int:
     return time_ns
 
 
+def nanoseconds(cell: object) -> int:
+    """A time in whole nanoseconds, exactly; 5e8 is five hundred million, 0.5 is nothing."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        if not WHOLE.fullmatch(text):
+            raise ValueError
+        time_ns = int(text.split(".")[0])
+    elif isinstance(cell, int | float) and not isinstance(cell, bool) and cell == cell // 1:
+        time_ns = int(cell)
+    else:
+        raise ValueError
+    if not 0 <= time_ns <= MAX_NS:
+        raise ValueError
+    return time_ns
+
+
+def nanoseconds_array(cells: Any) -> IntColumn | None:
+    """nanoseconds of a whole array of whole numbers."""
+    if cells.null_count or not (pa.types.is_integer(cells.type) or _is_digits(cells)):
+        return None
+    try:
+        times: IntColumn = cells.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # beyond 64 bits
+        return None
+    return times if _all_within(times, 0, MAX_NS) else None
+
+
 def timestamp(cell: object) -> int:
     """A date and time of day, as nanoseconds since 1970 (UTC where no zone is given)."""
     stamps = timestamps(pa.array([cell.strip()])) if isinstance(cell, str) else None
@@ -187,6 +214,7 @@ SECONDS = Rule(f"seconds, a number from 0 to {MAX_S}", seconds, seconds_array)
 MILLISECONDS = Rule(
     f"milliseconds, a number from 0 to {MAX_S * 1000}", milliseconds, lambda cells: None
 )
+WHOLE_NS = Rule(f"nanoseconds, a whole number from 0 to {MAX_NS}", nanoseconds, nanoseconds_array)
 TIMESTAMP = Rule(
     "a time such as 2023-11-16 18:15:46.6805900 or 2024-05-10 00:00:00.009930+00:00, "
     "from 1970 to 2261",

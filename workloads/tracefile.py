@@ -16,11 +16,10 @@ from workloads.trace import MAX_NS, NANOSECONDS, Trace, TraceError
 GENERATE_THEM = "for a file without arrival times use 'kind: lengths', which generates them"
 
 
-@dataclass(frozen=True)
-class TraceFile(Workload):
-    """A file of requests.
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(Workload):
+    """Which rows of a file are taken, whatever its format.
 
-    path is the file, plain, gzip or zstd.
     limit keeps the first requests (None: all).
     on_bad_row is "error" (the first bad row ends it) or "drop" (bad rows are counted in notes).
     zero_tokens is what happens to a row without a prompt or without an output: "drop" it, or take
@@ -30,11 +29,8 @@ class TraceFile(Workload):
     start_s and duration_s keep the arrivals from start_s up to start_s + duration_s, in seconds
     of the trace's time; a slice that starts later than 0 is rebased to its first arrival.
     What is dropped, moved or cut stands in the trace's notes.
-
-    Extend it by a class with columns, read and recognizes.
     """
 
-    path: str
     limit: int | None = None
     on_bad_row: Literal["error", "drop"] = "error"
     unsorted: Literal["error", "sort"] = "error"
@@ -42,17 +38,31 @@ class TraceFile(Workload):
     duration_s: float | None = None
     zero_tokens: Literal["drop", "one"] | None = None
 
-    columns: ClassVar[Sequence[Column]]
-    absolute_times: ClassVar[bool] = False  # stamped by a clock: rebased to the first arrival
-
     def __post_init__(self) -> None:
-        check_rows(self.path, self.limit, self.on_bad_row)
+        check_limit(self.limit, self.on_bad_row)
         checks.one_of("unsorted", self.unsorted, ["error", "sort"])
         checks.number("start_s", self.start_s, high=MAX_S)
         if self.duration_s is not None:
             checks.number("duration_s", self.duration_s, above=True, high=MAX_S)
         if self.zero_tokens is not None:
             checks.one_of("zero_tokens", self.zero_tokens, ["drop", "one"])
+
+
+@dataclass(frozen=True)
+class TraceFile(FileOptions):
+    """A file of requests: path is the file, plain, gzip or zstd.
+
+    Extend it by a class with columns, read and recognizes.
+    """
+
+    path: str
+
+    columns: ClassVar[Sequence[Column]]
+    absolute_times: ClassVar[bool] = False  # stamped by a clock: rebased to the first arrival
+
+    def __post_init__(self) -> None:
+        check_path(self.path)
+        super().__post_init__()
 
     @abstractmethod
     def read(self, columns: Sequence[Column]) -> Rows:
@@ -122,8 +132,18 @@ def with_zeros(columns: Sequence[Column]) -> list[Column]:
 
 def check_rows(path: object, limit: object, on_bad_row: object) -> None:
     """Check the parameters that say which rows of a file are read."""
+    check_path(path)
+    check_limit(limit, on_bad_row)
+
+
+def check_path(path: object) -> None:
+    """Refuse anything but the name of a file."""
     if not isinstance(path, str) or not path:
         raise ValueError(f"path: must be the name of a file, got {path!r}")
+
+
+def check_limit(limit: object, on_bad_row: object) -> None:
+    """Check limit and on_bad_row."""
     if limit is not None:
         checks.whole("limit", limit)
     checks.one_of("on_bad_row", on_bad_row, ["error", "drop"])

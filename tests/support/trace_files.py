@@ -74,6 +74,13 @@ BENCH = {
 
 EXAMPLE_FILES = {
     "canonical": ("conv.parquet", packed(everything())),
+    "apex": (
+        "lmsys_05.jsonl",
+        '{"ContextTokens": 156, "GeneratedTokens": 67, "SynthesizedBody": "", "RequestID": "a1", '
+        '"TotalTokens": 223, "StartTimeOffset": 197890289}\n'
+        '{"ContextTokens": 115, "GeneratedTokens": 390, "SynthesizedBody": "", "RequestID": "a2", '
+        '"TotalTokens": 505, "StartTimeOffset": 1500203480}\n',
+    ),
     "azure": (
         "conv.csv",
         "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -107,6 +114,22 @@ EXAMPLE_FILES = {
         lines(ended(1000, 40, [2**64 - 1, 2**64 - 2, 7], "a"), ended(1500, 16, [2**64 - 1], "b")),
     ),
     "kv_cache_tester": ("trace_0001.json", json.dumps(SESSION) + "\n"),
+    "llmservingsim": (
+        "sharegpt.jsonl",
+        '{"input_toks": 3, "output_toks": 2, "arrival_time_ns": 46926808, '
+        '"input_tok_ids": [7, 8, 9], "output_tok_ids": [30, 31]}\n'
+        '{"input_toks": 4, "output_toks": 1, "arrival_time_ns": 347938951, '
+        '"input_tok_ids": [7, 8, 50, 4], "output_tok_ids": [5]}\n',
+    ),
+    "llmservingsim_measured": (
+        "requests.jsonl",
+        '{"request_id": "bench-0", "input_toks": 23, "output_toks": 5, '
+        '"arrival_time": 1787267980.25, "queued_ts": 27536.5, "scheduled_ts": 27536.5, '
+        '"first_token_ts": 27537.25, "last_token_ts": 27554.25}\n'
+        '{"request_id": "bench-1", "input_toks": 10, "output_toks": 7, '
+        '"arrival_time": 1787267980.75, "queued_ts": 27537.0, "scheduled_ts": 27537.0, '
+        '"first_token_ts": 27537.25, "last_token_ts": 27562.25}\n',
+    ),
     "mooncake": (
         "conversation_trace.jsonl",
         '{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1]}\n'

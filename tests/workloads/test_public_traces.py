@@ -90,8 +90,10 @@ TABLES = {
     "wmt/newstest2016_ende_lengths.csv.gz": ("llama_en", "llama_de"),
 }
 FORMATS = {
+    "apex/": "apex",
     "azure/": "azure",
     "burstgpt/": "burstgpt",
+    "llmservingsim/share": "llmservingsim",
     "lmcache-agent/": "lmcache_agent",
     "mooncake/": "mooncake",
     "nanoflow/": "nanoflow",
