@@ -10,6 +10,7 @@ from sim.costs import COST_MODELS
 from sim.hardware import GPUS, MODELS
 from sim.schedulers import SCHEDULERS
 from workloads import ARRIVALS, LENGTH_DISTRIBUTIONS, WORKLOADS
+from workloads.publictraces import public_traces
 
 
 def tables() -> dict[str, dict[str, str]]:
@@ -39,3 +40,16 @@ def _describe(entry: type) -> str:
         for name, p in inspect.signature(entry).parameters.items()
     ]
     return f"{line} ({', '.join(parameters)})" if parameters else line
+
+
+def public_trace_lines() -> list[str]:
+    """The public traces: name, size, licence, and what each is or why it cannot be fetched."""
+    lines = []
+    for name, trace in public_traces().items():
+        if trace.not_fetched is None:
+            size = f"{trace.num_bytes / 1e6:,.2f} MB"
+            rest = trace.about + (" (fetched)" if trace.is_fetched() else "")
+        else:
+            size, rest = "-", f"{trace.about}; cannot be fetched: {trace.not_fetched}"
+        lines.append(f"{name:<22} {size:>10}  {trace.licence:<19} {rest}")
+    return lines

@@ -29,6 +29,7 @@ EXAMPLES = """examples:
   kvsim plot results/quickstart
   kvsim trace info AzureLLMInferenceTrace_conv.csv --plot azure.png
   kvsim trace convert conversation_trace.jsonl mooncake.parquet
+  kvsim trace fetch azure-conv-2023
   kvsim list allocators
   kvsim bench --json
 """

@@ -1,4 +1,4 @@
-"""kvsim trace: look at traces, check them, convert them. Part of the command line."""
+"""kvsim trace: look at traces, check them, convert them, fetch them. Part of the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_PICTURES = (".svg", ".csv", ".pdf", ".jpg", ".jpeg")  # what --plot does not
 
 def add_trace(commands: Any) -> None:
     """Add kvsim trace and its commands."""
-    text = "look at request traces, check and convert them"
+    text = "look at request traces, check, convert and fetch them"
     trace = commands.add_parser("trace", help=text, description=text)
     parts = trace.add_subparsers(required=True, metavar="COMMAND")
     info = add_command(parts, "info", "what is in a trace, on one screen", info_command)
@@ -37,6 +37,11 @@ def add_trace(commands: Any) -> None:
         parser.add_argument("files", nargs="+", metavar="FILE", help=FORMATS_READ)
         parser.add_argument("--json", action="store_true", help="print one object a file")
     _add_convert(parts)
+    fetch = add_command(parts, "fetch", "download a public trace, or list them", fetch_command)
+    fetch.add_argument("names", nargs="*", metavar="NAME", help="without a name, list them")
+    fetch.add_argument(
+        "--from", dest="base_url", metavar="URL", help="a server with the same files (GitHub)"
+    )
 
 
 def _add_convert(parts: Any) -> None:
@@ -212,3 +217,18 @@ def _load(arguments: argparse.Namespace) -> Trace:
 def _in_words_of_options(sentence: str) -> str:
     """What a workload calls 'unsorted: sort' is --unsorted sort here."""
     return sentence.replace("'unsorted: sort'", "--unsorted sort")
+
+
+def fetch_command(arguments: argparse.Namespace) -> int:
+    """kvsim trace fetch."""
+    from sim import catalog
+    from workloads.fetch import GITHUB, FetchError, fetch
+
+    if not arguments.names:
+        print("\n".join(catalog.public_trace_lines()))
+    for name in arguments.names:
+        try:
+            print(fetch(name, arguments.base_url or GITHUB), flush=True)
+        except (FetchError, ValueError) as error:
+            raise UserError(str(error)) from None
+    return 0

@@ -6,6 +6,7 @@ write a class and add a line here (for the others: in their own file).
 """
 
 from workloads.alpaca import Alpaca
+from workloads.anyfile import AnyFile, NamedTrace
 from workloads.arrivals import ARRIVALS
 from workloads.base import Workload
 from workloads.distributions import LENGTH_DISTRIBUTIONS
@@ -20,12 +21,14 @@ from workloads.synthetic import Synthetic
 WORKLOADS: dict[str, type[Workload]] = {
     **FORMATS,
     "alpaca": Alpaca,
+    "file": AnyFile,
     "inline": Inline,
     "lengths": Lengths,
     "sessions": Sessions,
     "sharegpt": ShareGPT,
     "sharegpt_json": ShareGPTJSON,
     "synthetic": Synthetic,
+    "trace": NamedTrace,
 }
 
 __all__ = ["ARRIVALS", "FORMATS", "LENGTH_DISTRIBUTIONS", "WORKLOADS", "Workload", "open_file"]
