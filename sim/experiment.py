@@ -20,6 +20,7 @@ from sim.plugins import Config, Report, find_class, guess
 from sim.runspec import RunSpec, load_trace, uses_seed
 from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes
 from sim.yaml_nodes import apply_override, read_document
+from workloads.publictraces import AbsentTraceError
 from workloads.trace import Trace, TraceError
 
 __all__ = [
@@ -93,6 +94,9 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     flush(cells, errors)
     errors.raise_if_any()
     changes = [line for cell in cells for line in _meet_trace(cell, folder, seeds[0])]
+    if all(cell.skip for cell in cells):
+        for cell in cells:
+            cell.report(("workload", "name"), cell.skip)
     flush(cells, errors)
     errors.raise_if_any()
     experiment = _experiment(data, cells, seeds, folder, changes)
@@ -140,6 +144,12 @@ def _meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
     workload = config["workload"]
     try:
         trace = load_trace(workload, folder, seed)
+    except AbsentTraceError as error:
+        if any(axis.path[0] == "workload" for axis in cell.indices):
+            cell.skip = str(error)  # the other workloads of the sweep are run
+        else:
+            cell.report(("workload", "name"), str(error))
+        return []
     except (TraceError, OSError) as error:
         cell.report(("workload",), str(error))
         return []
@@ -195,6 +205,7 @@ def _experiment(
     if len(changes) > MAX_CHANGES_SHOWN:
         lines.append(f"workload      … and {len(changes) - MAX_CHANGES_SHOWN} more such changes")
     warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
+    warnings |= dict.fromkeys(f"skipped: {cell.skip}" for cell in cells if cell.skip)
     return Experiment(
         name=top.name,
         description=top.description.strip(),
@@ -229,6 +240,7 @@ def _specs(
                 slo=point.slo,
                 records_blocks="pool_map" in (point.top.figures or ()),
                 folder=str(folder),
+                skip=cell.skip,
             )
 
 

@@ -19,6 +19,7 @@ from sim.experiment import Experiment
 from sim.runner import RunOptions, run_experiment
 
 MAX_ROWS_SHOWN = 60
+UNMADE = ("error", "skipped")  # the status of rows without measurements
 MIN_WIDTH = 180  # of a table that goes to a file or a pipe
 
 
@@ -42,7 +43,7 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
         rows = run_experiment(
             experiment, folder, options, lambda done: progress.update(task, completed=done)
         )
-    columns = max(rows, key=len)  # a run that raised has no metrics
+    columns = max(rows, key=len)  # a run that raised or was skipped has no metrics
     results.write_table(folder / "summary.csv", summary_table(rows, list(columns)))
     facts = {
         "name": experiment.name,
@@ -59,7 +60,7 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
     problems = [
         f"{row['run']}: {row['status']}: {row['reason']}"
         for row in rows
-        if row["status"] != "finished"
+        if row["status"] not in {"finished", "skipped"}
     ]
     figures.remove(folder / "figures", besides=experiment.figures)
     paths, undrawn = draw_again(folder, list(experiment.figures))
@@ -103,21 +104,28 @@ def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
     except (ValueError, KeyError, TypeError):
         raise results.ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
     _check_runs(folder, runs)
+    summary = results.read_table(folder / "summary.csv")
     tables: dict[str, dict[str, pd.DataFrame]] = {"timeline": {}, "requests": {}, "blocks": {}}
-    for run in runs:
+    for run in _made(summary, runs):
         for table, by_run in tables.items():
             file = folder / "runs" / run / f"{table}.parquet"
             if file.exists():
                 by_run[run] = results.read_table(file)
     read = figures.Results(
         name=name,
-        summary=results.read_table(folder / "summary.csv"),
+        summary=summary,
         timelines=tables["timeline"],
         requests=tables["requests"],
         blocks=tables["blocks"],
         cost_source=cost_source,
     )
     return read, own
+
+
+def _made(summary: pd.DataFrame, runs: Sequence[str]) -> list[str]:
+    """The runs whose tables are theirs: of others, an earlier one may have left some."""
+    unmade = set(summary["run"][summary["status"].isin(UNMADE)]) if "status" in summary else set()
+    return [run for run in runs if run not in unmade]
 
 
 def _check_runs(folder: Path, runs: Sequence[str]) -> None:
@@ -177,8 +185,8 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
 def _cells(row: dict[str, Any]) -> list[str]:
     terms = ("token_states", "reserved", "internal", "external", "free")
     cells = [str(row["run"])]
-    if row["status"] == "error":
-        return [*cells, "error"]
+    if row["status"] in UNMADE:
+        return [*cells, row["status"]]
     cells += [_number(row[f"{term}_frac"], 100, 1) for term in terms]
     cells.append(_number(row["num_running_mean"], 1, 1))
     cells.append(f"{row['num_finished']}/{row['num_requests']}")

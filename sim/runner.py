@@ -65,6 +65,8 @@ def run_experiment(
 
 def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str, Any]:
     """Make one run, or find it done; return its summary row."""
+    if spec.skip:
+        return _row(spec, {"status": "skipped", "reason": spec.skip})
     trace, requests, memory, allocator, scheduler, cost = spec.build()
     key = spec.key(code, trace.digest())
     folder = root / "runs" / spec.run_id

@@ -29,6 +29,7 @@ class RunSpec:
 
     config has every default filled in; seed is part of it. cells begin the run's summary row.
     slo maps ttft_s, tpot_s and e2e_s to limits in seconds. folder is where relative paths start.
+    skip says why it is not made, empty if it is.
     """
 
     run_id: str
@@ -38,6 +39,7 @@ class RunSpec:
     slo: dict[str, float]
     records_blocks: bool
     folder: str
+    skip: str = ""
 
     def build(self) -> tuple[Trace, IntArray, Memory, Allocator, Scheduler, CostModel]:
         """The parts of the run, ready for sim.engine.simulate.

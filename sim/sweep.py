@@ -72,7 +72,7 @@ class Axis:
 class Cell:
     """One allocator entry with one value for each axis that applies to it.
 
-    values holds the index of the value on its axis, by key.
+    indices holds the index of the value on its axis. skip says why it is not run, empty if it is.
     """
 
     entry: int
@@ -81,6 +81,7 @@ class Cell:
     indices: dict[Axis, int]
     point: Point | None = None
     problems: list[tuple[KeyPath, str]] = field(default_factory=list)
+    skip: str = ""
 
     @property
     def swept(self) -> dict[str, Any]:
