@@ -13,6 +13,7 @@ from workloads.distributions import LENGTH_DISTRIBUTIONS
 from workloads.formats import FORMATS, open_file
 from workloads.inline import Inline
 from workloads.lengths import Lengths
+from workloads.servegen import ServeGen
 from workloads.sessions import Sessions
 from workloads.sharegpt import ShareGPT
 from workloads.sharegpt_json import ShareGPTJSON
@@ -25,6 +26,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     "inline": Inline,
     "lengths": Lengths,
     "sessions": Sessions,
+    "servegen": ServeGen,
     "sharegpt": ShareGPT,
     "sharegpt_json": ShareGPTJSON,
     "synthetic": Synthetic,

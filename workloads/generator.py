@@ -35,10 +35,10 @@ class Generator(Workload):
 STREAMS = {"arrivals": 0, "lengths": 1, "prompt_tokens": 2, "output_tokens": 3}
 
 
-def stream(seed: int, purpose: str) -> np.random.Generator:
-    """The random numbers of one seed for one purpose.
+def stream(seed: int, purpose: str, *parts: int) -> np.random.Generator:
+    """The random numbers of one seed for one purpose, or for one of its numbered parts.
 
     Purposes do not share a stream, so another arrival process leaves the lengths as they were.
     """
-    sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS[purpose],))
+    sequence = np.random.SeedSequence(seed, spawn_key=(STREAMS[purpose], *parts))
     return np.random.Generator(np.random.PCG64(sequence))
