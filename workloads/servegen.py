@@ -137,6 +137,7 @@ def window_times(client: Client, index: int, rate_scale: float, seed: int) -> In
     reached = np.cumsum(gaps / gaps.max())
     parts = reached[:-1] / reached[-1]
     offsets: IntColumn = np.minimum(np.rint(parts * WINDOW_NS), WINDOW_NS - 1).astype(np.int64)
+    return offsets + index * WINDOW_NS
 
 
 def window_lengths(client: Client, index: int, name: str, count: int, seed: int) -> IntColumn:

@@ -124,7 +124,7 @@ def test_gaps_have_the_spread_of_their_distribution(tmp_path, distribution, shap
 
 @pytest.mark.parametrize("distribution", ["Gamma", "Weibull"])
 def test_an_extreme_shape_still_gives_the_requests_of_the_rate(tmp_path, distribution):
-    write_client(tmp_path / "one", 1, [row(0, 3.0, distribution, 0.0126)])
+    write_client(tmp_path / "one", 1, [row(0, 3.0, distribution, 0.01)])
     (client,) = read_clients(str(tmp_path / "one"))
     for seed in range(50):
         times = window_times(client, 0, 1.0, seed)
@@ -170,7 +170,7 @@ def test_packed_chunks_are_read_like_plain_ones(folder, tmp_path):
         ("600,nan,1,Gamma,1,1", "line 2: rate is 'nan'; accepted: "),
         ("600,1,1,Pareto,1,1", "line 2: distribution is 'Pareto'; accepted: Gamma, Weibull, or "),
         ("600,1,1,,1,1", "line 2: distribution is ''; accepted: Gamma, Weibull, or nothing"),
-        ("600,1,1,Gamma,0,1", "line 2: shape is '0'; accepted: a number from 0.001 to "),
+        ("600,1,1,Gamma,0,1", "line 2: shape is '0'; accepted: a number from 0.01 to "),
         ("0,1,1,Gamma,1,1", "line 2: starts a window that stands before"),
     ],
 )
