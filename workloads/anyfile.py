@@ -54,8 +54,12 @@ class NamedTrace(FileOptions):
 
 
 def load_any(path: str, options: FileOptions) -> Trace:
-    """The requests of a file of any format; the first note says which it is."""
-    chosen = {option.name: getattr(options, option.name) for option in fields(FileOptions)}
+    """The requests of a file of any format; the first note says which it is.
+
+    Options at their defaults are as the format has them: some sort unless told otherwise.
+    """
+    given = {option.name: getattr(options, option.name) for option in fields(FileOptions)}
+    chosen = {o.name: given[o.name] for o in fields(FileOptions) if given[o.name] != o.default}
     file = replace(open_file(path), **chosen)
     trace = file.load(0)
     return replace(trace, notes={f"taken for {file.kind}": len(trace), **trace.notes})

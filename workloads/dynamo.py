@@ -31,7 +31,7 @@ SCHEMA = "dynamo.request.trace.v1"
 HASHES = "input_sequence_hashes"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dynamo(TraceFile):
     """Dynamo's request trace: path to the JSONL file.
 

@@ -33,7 +33,7 @@ SUFFIXES = (".json", ".json.gz")
 KINDS = ("n", "s")  # answered at once, or streamed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KVCacheTester(TraceFile):
     """Sessions of kv-cache-tester: path to a session's JSON file or to a folder of them.
 

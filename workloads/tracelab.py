@@ -32,7 +32,7 @@ TIME = "the last input's timestamp"
 INPUTS = ("user_message", "tool_result")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TraceLab(TraceFile):
     """TraceLab's rounds of coding agents: path to round_trace.jsonl.
 

@@ -25,7 +25,7 @@ from workloads.tracefile import TraceFile
 DETAILED = "; save the result with --save-detailed"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VLLMBench(TraceFile):
     """A result of vLLM's bench serve: path to the JSON file.
 

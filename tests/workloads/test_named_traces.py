@@ -10,7 +10,7 @@ import pytest
 from trace_files import EXAMPLE_FILES
 
 from workloads import FORMATS
-from workloads.anyfile import AnyFile
+from workloads.anyfile import AnyFile, NamedTrace
 from workloads.publictraces import public_traces
 
 
@@ -47,11 +47,25 @@ def test_copies_of_published_files_have_the_pinned_hashes(traces):
     assert checked > 100
 
 
+READABLE = ["azure-conv-2023", "mooncake-1000", "kv-cache-tester", "ragpulse", "dynamo-pi"]
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_shared_traces_are_read_by_their_names(traces, monkeypatch, tmp_path, name):
+    monkeypatch.setenv("KVSIM_SHARED", str(traces.parent))
+    monkeypatch.setenv("KVSIM_CACHE", str(tmp_path))
+    options = {"unsorted": "sort"} if name == "ragpulse" else {}
+    trace = NamedTrace(name=name, limit=20, zero_tokens="one", **options).load(0)
+    assert len(trace) <= 20
+    assert trace.content is not None or name == "azure-conv-2023"
+
+
 def test_every_shared_place_is_there(traces):
     for trace in public_traces().values():
         assert (traces / trace.shared).exists(), trace.name
 
 
+@pytest.mark.usefixtures("companions")
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_file_of_any_format_is_read_as_its_own_kind_reads_it(write, name):
     path = write(*EXAMPLE_FILES[name])

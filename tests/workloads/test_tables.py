@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import sys
 from pathlib import Path
 from typing import get_type_hints
@@ -17,6 +18,8 @@ from workloads import ARRIVALS, FORMATS, LENGTH_DISTRIBUTIONS, WORKLOADS, open_f
 from workloads.arrivals import ArrivalProcess
 from workloads.base import Workload
 from workloads.distributions import LengthDistribution
+from workloads.publictraces import public_traces
+from workloads.servegen_clients import LENGTHS
 from workloads.trace import Trace, TraceError
 from workloads.tracefile import TraceFile
 
@@ -24,6 +27,9 @@ ENTRIES = [*WORKLOADS.items(), *ARRIVALS.items(), *LENGTH_DISTRIBUTIONS.items()]
 LENGTHS_ONLY = {"nanoflow"}
 EXAMPLES = {
     **{name: {"path": file, **OPTIONS.get(name, {})} for name, (file, _) in EXAMPLE_FILES.items()},
+    "file": {"path": EXAMPLE_FILES["azure"][0]},
+    "trace": {"name": "azure-conv-2023"},
+    "servegen": {"path": ".", "duration_s": 600},
     "lengths": {"path": "requests.csv", "arrivals": {"kind": "all_at_once"}},
     "inline": {"requests": [{"prompt_tokens": 1, "output_tokens": 1}]},
     "alpaca": {"num_requests": 3, "arrivals": {"kind": "poisson", "rate": 1}},
@@ -70,6 +76,12 @@ def test_a_workload_loads_the_same_trace_again_and_says_whether_the_seed_matters
     for file, content in EXAMPLE_FILES.values():
         write(file, content)
     monkeypatch.chdir(companions)
+    (companions / "traces/azure").mkdir(parents=True)
+    write(f"traces/{public_traces()['azure-conv-2023'].shared}", EXAMPLE_FILES["azure"][1])
+    write("chunk-1-trace.csv", "0,0.1,1.0,Gamma,1.0,10.0\n")
+    write("chunk-1-dataset.json", json.dumps({"0": dict.fromkeys(LENGTHS, "{3: 0.5, 4: 0.5}")}))
+    monkeypatch.setenv("KVSIM_SHARED", str(companions))
+    monkeypatch.setenv("KVSIM_CACHE", str(companions / "cache"))
     workload = WORKLOADS[name](**EXAMPLES[name])
     if name in LENGTHS_ONLY:
         with pytest.raises(TraceError, match=r"has no arrival times; .* use 'kind: lengths'"):
@@ -101,4 +113,10 @@ def test_workloads_import_nothing_of_ours():
                 imported |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
-    assert imported - sys.stdlib_module_names == {"numpy", "pyarrow", "tokenizers", "workloads"}
+    assert imported - sys.stdlib_module_names == {
+        "numpy",
+        "pyarrow",
+        "tokenizers",
+        "workloads",
+        "yaml",
+    }
