@@ -11,12 +11,12 @@ Published at github.com/casys-kaist/LLMServingSim (workloads, dataset), MIT.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from workloads.content import ContentBuilder, token_runs
+from workloads.content import ContentBuilder, IntColumn, as_runs, token_runs
 from workloads.files import first_bytes
 from workloads.readers import add_object, read_csv, read_objects
 from workloads.rows import Column, Reading, Rows, shown
@@ -25,7 +25,8 @@ from workloads.tracefile import TraceFile
 
 MAX_ID = 2**31 - 1
 PROMPT_IDS = "input_tok_ids"
-IDS = {PROMPT_IDS: "input_toks", "output_tok_ids": "output_toks"}
+OUTPUT_IDS = "output_tok_ids"
+IDS = {PROMPT_IDS: "input_toks", OUTPUT_IDS: "output_toks"}
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class LLMServingSim(TraceFile):
             return read_csv(self.path, columns, self.on_bad_row, "\t")
         reading = Reading(self.path, columns, self.on_bad_row)
         content = ContentBuilder()
+        outputs: list[IntColumn] = []
         keys: set[str] | None = None
         for number, row in read_objects(reading):
             found = IDS.keys() & row.keys()
@@ -58,11 +60,15 @@ class LLMServingSim(TraceFile):
                 sentence = f"has {_named(found)}; the first object has {_named(keys)}"
                 reading.bad_row(number, sentence, "other lists of ids than the first object")
             elif _has_good_ids(reading, number, row) and add_object(reading, number, row):
-                prompt = np.array(row.get(PROMPT_IDS, []), np.int64)
+                prompt, output = (np.array(row.get(key, []), np.int64) for key in IDS)
                 content.add_cells(token_runs(prompt), len(prompt))
+                outputs.append(token_runs(output))
         rows = reading.rows()
         if keys and PROMPT_IDS in keys:
             rows.content = content.build()
+        if keys and rows.content is not None and OUTPUT_IDS in keys:
+            rows.content = replace(rows.content, outputs=as_runs(outputs))
+            rows.has_output_identity = True
         return rows
 
 

@@ -39,6 +39,19 @@ def test_prompts_are_runs_of_token_ids(write):
     assert {"arrivals", "prefix identity"} <= trace.provides
 
 
+def test_outputs_are_token_ids_so_that_a_later_prompt_may_contain_them(write):
+    turn = ROW | {"input_toks": 6, "input_tok_ids": [7, 8, 9, 10, 3, 4]}
+    trace = LLMServingSim(write("a.jsonl", lines(ROW, turn))).load(0)
+    assert trace.content is not None
+    assert "output identity" in trace.provides
+    assert trace.content.output_runs(0, 2) == [(TOKEN_IDS, 10, 1), (TOKEN_IDS, 3, 1)]
+    assert trace.content.runs(1) == [(TOKEN_IDS, 7, 4), (TOKEN_IDS, 3, 2)]
+    without = [{k: v for k, v in row.items() if k != "output_tok_ids"} for row in (ROW, turn)]
+    trace = LLMServingSim(write("b.jsonl", lines(*without))).load(0)
+    assert "output identity" not in trace.provides
+    assert "prefix identity" in trace.provides
+
+
 def test_files_without_ids_have_lengths_and_times_alone(write):
     trace = LLMServingSim(write("a.jsonl", lines(without_ids(ROW)))).load(0)
     assert trace.provides == {"arrivals"}
