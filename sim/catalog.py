@@ -9,7 +9,14 @@ from sim.allocators import ALLOCATORS
 from sim.costs import COST_MODELS
 from sim.hardware import GPUS, MODELS
 from sim.schedulers import SCHEDULERS
-from workloads import ARRIVALS, LENGTH_DISTRIBUTIONS, WORKLOADS
+from workloads import (
+    ARRIVALS,
+    DURATIONS,
+    LENGTH_DISTRIBUTIONS,
+    PREFIXES,
+    TURNS,
+    WORKLOADS,
+)
 from workloads.publictraces import public_traces
 
 
@@ -22,6 +29,9 @@ def tables() -> dict[str, dict[str, str]]:
         "workloads": WORKLOADS,
         "arrivals": ARRIVALS,
         "lengths": LENGTH_DISTRIBUTIONS,
+        "prefixes": PREFIXES,
+        "turns": TURNS,
+        "durations": DURATIONS,
     }
     listing = {
         table: {name: _describe(entry) for name, entry in entries.items()}

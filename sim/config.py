@@ -219,6 +219,8 @@ def _with_facts(
 
 def _without(value: Any, paths: list[KeyPath], path: KeyPath = ()) -> Any:
     """The value without the keys at these paths."""
+    if isinstance(value, list):
+        return [_without(item, paths, (*path, number)) for number, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     return {

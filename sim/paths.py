@@ -32,14 +32,20 @@ def with_paths(part: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     Raises ValueError "<key>: sentence".
     """
-    found = dict(part)
-    for name, value in part.items():
-        try:
-            if name == "path" and isinstance(value, str):
-                found[name] = str(find_path(value, folder))
-            elif isinstance(value, dict):
-                found[name] = with_paths(value, folder)
-        except ValueError as error:
-            separator = "." if isinstance(value, dict) else ": "
-            raise ValueError(f"{name}{separator}{error}") from None
+    found: dict[str, Any] = _with_paths(part, folder)
     return found
+
+
+def _with_paths(part: Any, folder: Path) -> Any:
+    """`with_paths` of a mapping or a list; anything else has no path in it."""
+    if not isinstance(part, Mapping | list):
+        return part
+    items = part.items() if isinstance(part, Mapping) else enumerate(part)
+    found = {}
+    for name, value in items:
+        is_path = name == "path" and isinstance(value, str)
+        try:
+            found[name] = str(find_path(value, folder)) if is_path else _with_paths(value, folder)
+        except ValueError as error:
+            raise ValueError(f"{name}{': ' if is_path else '.'}{error}") from None
+    return found if isinstance(part, Mapping) else list(found.values())

@@ -79,7 +79,8 @@ def split_key(message: str) -> tuple[KeyPath, str]:
     match = _KEYED.fullmatch(message)
     if match is None:
         return (), message
-    return tuple(match[1].split(".")), match[2]
+    keys = match[1].split(".")
+    return tuple(int(key) if key.isdigit() else key for key in keys), match[2]
 
 
 def validate(model: type[Strict], data: Config, path: KeyPath, report: Report) -> Strict | None:
@@ -248,17 +249,45 @@ def resolve(
         report((*path, "kind"), str(error))
         return None
     parameters = {key: value for key, value in data.items() if key != "kind"}
-    nested: Mapping[str, Table] = getattr(cls, "nested", {})
-    is_whole = True
-    for name, entries in nested.items():
-        if parameters.get(name) is not None:
-            inner = resolve(parameters[name], entries, None, (*path, name), report)
-            is_whole = is_whole and inner is not None
-            parameters[name] = inner or {}
+    is_whole = _resolve_nested(parameters, cls, path, report)
     valid = validate(model, parameters, path, report)
     if valid is None or not is_whole:
         return None
     return {"kind": kind, **valid.model_dump(mode="json", by_alias=True)}
+
+
+def _resolve_nested(parameters: Config, cls: type, path: KeyPath, report: Report) -> bool:
+    """Resolve the parameters that are plug-ins themselves, or lists of such; whether all can be.
+
+    What is no list where one is due is left to the check of the annotations.
+    """
+    is_whole = True
+    for name, entries in nested_tables(cls).items():
+        if parameters.get(name) is not None:
+            inner = resolve(parameters[name], entries, None, (*path, name), report)
+            is_whole = is_whole and inner is not None
+            parameters[name] = inner or {}
+    for name, entries in nested_lists(cls).items():
+        if isinstance(parameters.get(name), list):
+            items = [
+                resolve(item, entries, None, (*path, name, number), report)
+                for number, item in enumerate(parameters[name])
+            ]
+            is_whole = is_whole and None not in items
+            parameters[name] = [item or {} for item in items]
+    return is_whole
+
+
+def nested_tables(cls: type) -> Mapping[str, Table]:
+    """The parameters of a plug-in that are plug-ins themselves, and the tables that name them."""
+    found: Mapping[str, Table] = getattr(cls, "nested", {})
+    return found
+
+
+def nested_lists(cls: type) -> Mapping[str, Table]:
+    """The parameters of a plug-in that are lists of plug-ins, and the tables that name them."""
+    found: Mapping[str, Table] = getattr(cls, "nested_lists", {})
+    return found
 
 
 def build(config: Config, table: Table, base: type) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from sim.config import DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS
@@ -23,7 +23,14 @@ from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
 from sim.hardware_keys import ConfigKeys, DeviceKeys, ModelKeys
 from sim.hardware_types import MAX_MODEL_LEN
 from sim.keys import TopKeys
-from sim.plugins import Strict, Table, parameter_model, split_key
+from sim.plugins import (
+    Strict,
+    Table,
+    nested_lists,
+    nested_tables,
+    parameter_model,
+    split_key,
+)
 from sim.sweep import SWEEPABLE
 
 Schema = dict[str, Any]
@@ -135,9 +142,13 @@ class _Definitions:
         schema = _keys(parameter_model(entry), self, entry)
         schema.pop("required", None)  # a sweep may set them
         properties = schema["properties"]
-        for key, table in getattr(entry, "nested", {}).items():
+        for key, table in nested_tables(entry).items():
             about = {"description": properties[key]["description"]}
-            properties[key] = _ref(self.add_table(key, table)) | about
+            one = _ref(self.add_table(key, table))
+            is_optional = inspect.signature(entry).parameters[key].default is None
+            properties[key] = (_any_of(one, NULL) if is_optional else one) | about
+        for key, table in nested_lists(entry).items():
+            properties[key]["items"] = _ref(self.add_table(key, table))
         for key, names in getattr(entry, "item_keys", {}).items():
             items = properties[key]["items"]
             cell = items["additionalProperties"]
@@ -152,14 +163,19 @@ class _Definitions:
 
     def _case(self, kind: str, entry: type) -> Schema:
         """The keys that an entry of this kind must have, also in what is nested."""
-        nested: Mapping[str, Table] = getattr(entry, "nested", {})
+        rules = {
+            key: _ref(f"{self._names[id(table)]} complete")
+            for key, table in nested_tables(entry).items()
+        }
+        rules |= {
+            key: {"items": _ref(f"{self._names[id(table)]} complete")}
+            for key, table in nested_lists(entry).items()
+        }
         return {
             "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
             "then": {
                 "required": parameter_model(entry).model_json_schema().get("required", []),
-                "properties": {
-                    key: _ref(f"{self._names[id(table)]} complete") for key, table in nested.items()
-                },
+                "properties": rules,
             },
         }
 

@@ -1,8 +1,9 @@
 """Request traces from files and generators.
 
-WORKLOADS names everything an experiment's workload can be, FORMATS those that read trace files,
-ARRIVALS the arrival processes of generators, LENGTH_DISTRIBUTIONS their lengths. To add one,
-write a class and add a line here (for the others: in their own file).
+WORKLOADS names everything an experiment's workload can be, FORMATS those that read trace files.
+Of generators, ARRIVALS are the arrival processes, LENGTH_DISTRIBUTIONS the lengths, PREFIXES what
+prompts begin with, TURNS what follows a request, DURATIONS the times between. To add one, write a
+class and add a line here (for all but WORKLOADS: in their own file).
 """
 
 from workloads.alpaca import Alpaca
@@ -10,14 +11,17 @@ from workloads.anyfile import AnyFile, NamedTrace
 from workloads.arrivals import ARRIVALS
 from workloads.base import Workload
 from workloads.distributions import LENGTH_DISTRIBUTIONS
+from workloads.durations import DURATIONS
 from workloads.formats import FORMATS, open_file
 from workloads.inline import Inline
 from workloads.lengths import Lengths
+from workloads.prefixes import PREFIXES
 from workloads.servegen import ServeGen
 from workloads.sessions import Sessions
 from workloads.sharegpt import ShareGPT
 from workloads.sharegpt_json import ShareGPTJSON
 from workloads.synthetic import Synthetic
+from workloads.turns import TURNS
 
 WORKLOADS: dict[str, type[Workload]] = {
     **FORMATS,
@@ -33,4 +37,14 @@ WORKLOADS: dict[str, type[Workload]] = {
     "trace": NamedTrace,
 }
 
-__all__ = ["ARRIVALS", "FORMATS", "LENGTH_DISTRIBUTIONS", "WORKLOADS", "Workload", "open_file"]
+__all__ = [
+    "ARRIVALS",
+    "DURATIONS",
+    "FORMATS",
+    "LENGTH_DISTRIBUTIONS",
+    "PREFIXES",
+    "TURNS",
+    "WORKLOADS",
+    "Workload",
+    "open_file",
+]

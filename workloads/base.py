@@ -21,6 +21,8 @@ class Workload(ABC):
     uses_seed: ClassVar[bool] = False
     # parameters that are themselves {kind: …}, and the table that names their entries
     nested: ClassVar[Mapping[str, Mapping[str, type]]] = {}
+    # parameters that are lists of {kind: …}, likewise
+    nested_lists: ClassVar[Mapping[str, Mapping[str, type]]] = {}
     # parameters that are lists of mappings, and the keys that an item may have
     item_keys: ClassVar[Mapping[str, Sequence[str]]] = {}
 

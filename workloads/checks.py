@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -83,3 +83,13 @@ def build(name: str, spec: object, table: Mapping[str, type[T]]) -> T:
         return entry(**given)
     except ValueError as error:
         raise ValueError(f"{name}.{error}") from None
+
+
+def build_list(name: str, specs: object, table: Mapping[str, type[T]]) -> list[T]:
+    """The table entries that a list of {kind: …} describes.
+
+    Raises ValueError with the full key, such as "prefix.0.tokens: must be …".
+    """
+    if isinstance(specs, str | bytes) or not isinstance(specs, Sequence):
+        raise ValueError(f"{name}: must be a list of {{kind: …}}, got {specs!r}")
+    return [build(f"{name}.{number}", spec, table) for number, spec in enumerate(specs)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +29,15 @@ Run = tuple[int, int, int]
 """source, first offset in it, number of tokens"""
 RunColumns = tuple[IntColumn, IntColumn, IntColumn, IntColumn]
 
+Rows = TypeVar("Rows", int, IntColumn)  # one request, or a column of them
 
-def own_prompt(request: int) -> int:
+
+def own_prompt(request: Rows) -> Rows:
     """The source of what only this request's prompt contains."""
     return -2 * request - 1
 
 
-def own_output(request: int) -> int:
+def own_output(request: Rows) -> Rows:
     """The source of this request's output, where no other is named: offset 0 is its first token."""
     return -2 * request - 2
 

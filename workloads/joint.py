@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import checks
-from workloads.generator import MAX_REQUESTS, Generator, stream
+from workloads.generator import MAX_REQUESTS, Generator
+from workloads.streams import stream
 from workloads.trace import FloatColumn, Trace
 
 DATA = Path(__file__).parent / "data"
@@ -47,11 +48,10 @@ class Joint(Generator):
         checks.whole("num_requests", self.num_requests, 1, MAX_REQUESTS)
         if not isinstance(self.scale_to_paper, bool):
             raise ValueError(f"scale_to_paper: must be true or false, got {self.scale_to_paper!r}")
-        self.process()
+        self.check()
 
     def load(self, seed: int) -> Trace:
         """Draw the requests."""
-        arrival_ns = self.arrival_times_ns(self.num_requests, seed)
         draws = stream(seed, "lengths").random((self.num_requests, 3))
         cells = joint_table(self.file)
         rows = (draws[:, 0] * len(cells)).astype(np.int64)
@@ -64,7 +64,7 @@ class Joint(Generator):
         prompt, output = np.floor(cells[rows] + draws[:, 1:]).astype(np.int64).T
         room = MAX_TOTAL_TOKENS - prompt
         notes[f"clipped: {MAX_TOTAL_TOKENS} tokens after rounding"] = int((output > room).sum())
-        return Trace(arrival_ns, prompt, np.minimum(output, room), source=self.kind, notes=+notes)
+        return self.trace(prompt, np.minimum(output, room), seed, notes)
 
 
 @cache

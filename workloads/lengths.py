@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from workloads import checks
 from workloads.columns import Columns
@@ -41,17 +41,23 @@ class Lengths(Generator):
             checks.one_of("zero_tokens", self.zero_tokens, ["drop", "one"])
         if self.prompt_column is not None or self.output_column is not None:
             self._columns()
-        self.process()
+        self.check()
 
     def load(self, seed: int) -> Trace:
-        """The file's lengths; the seed decides the times."""
+        """The file's lengths; the seed decides the times, and what is shared if that is asked."""
         file = self._columns() if self.prompt_column is not None else open_file(self.path)
         file = replace(
             file, limit=self.limit, on_bad_row=self.on_bad_row, zero_tokens=self.zero_tokens
         )
         rows = file.lengths()
-        rows.fields["arrival_ns"] = self.arrival_times_ns(len(rows), seed)
-        return rows.to_trace()
+        prompt, output = rows.fields["prompt_tokens"], rows.fields["output_tokens"]
+        found = self.columns(prompt, output, seed, rows.notes)
+        known: dict[str, Any] = {**rows.fields, "content": rows.content}
+        for name in found.keys() - {"prompt_tokens", "output_tokens"}:
+            if known.get(name) is not None:
+                rows.notes[f"ignored: {name} of the file, replaced"] += len(rows)
+        known |= {"has_output_identity": rows.has_output_identity, **found}
+        return Trace(**known, source=rows.source, notes=dict(rows.notes))
 
     def _columns(self) -> TraceFile:
         if self.prompt_column is None or self.output_column is None:

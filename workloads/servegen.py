@@ -23,10 +23,11 @@ import numpy as np
 
 from workloads import checks, publictraces
 from workloads.base import Workload
-from workloads.generator import MAX_REQUESTS, stream
+from workloads.generator import MAX_REQUESTS
 from workloads.rules import MAX_S
 from workloads.servegen_clients import LENGTHS, Client, read_clients
 from workloads.servegen_clients import RATE_WINDOW_S as WINDOW_S
+from workloads.streams import stream
 from workloads.trace import NANOSECONDS, IntColumn, Trace, TraceError
 from workloads.tracefile import check_path
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workloads import checks
-from workloads.arrivals import ARRIVALS
 from workloads.distributions import LENGTH_DISTRIBUTIONS, LengthDistribution
-from workloads.generator import MAX_REQUESTS, Generator, stream
+from workloads.generator import MAX_REQUESTS, Generator
+from workloads.streams import stream
 from workloads.trace import Trace
 
 
@@ -36,14 +36,14 @@ class Synthetic(Generator):
 
     kind: ClassVar[str] = "synthetic"
     nested: ClassVar[Mapping[str, Mapping[str, type]]] = {
-        "arrivals": ARRIVALS,
+        **Generator.nested,
         "prompt_tokens": LENGTH_DISTRIBUTIONS,
         "output_tokens": LENGTH_DISTRIBUTIONS,
     }
 
     def __post_init__(self) -> None:
         checks.whole("num_requests", self.num_requests, 1, MAX_REQUESTS)
-        self.process()
+        self.check()
         self.lengths()
 
     def lengths(self) -> dict[str, LengthDistribution]:
@@ -56,9 +56,8 @@ class Synthetic(Generator):
     def load(self, seed: int) -> Trace:
         """Draw the requests. Raises TraceError if a table of quantiles cannot be used."""
         notes: Counter[str] = Counter()
-        arrival_ns = self.arrival_times_ns(self.num_requests, seed)
         prompt, output = (
             distribution.draw(name, self.num_requests, stream(seed, name), notes)
             for name, distribution in self.lengths().items()
         )
-        return Trace(arrival_ns, prompt, output, source=self.kind, notes=notes)
+        return self.trace(prompt, output, seed, notes)
