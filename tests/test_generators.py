@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sim.allocators import ALLOCATORS
 from sim.cli import main
 from sim.experiment import ConfigError, load_experiment
 
@@ -135,3 +136,60 @@ def test_bad_requests_are_reported_each_at_its_own_line(tmp_path):
     first, second = lines_of(path)
     assert first.startswith(f"{path}:7: workload.requests.0: request 0: prompt_tokens is 0; ")
     assert second.startswith(f"{path}:9: workload.requests.2")
+
+
+def test_mistakes_in_a_list_of_parts_are_reported_at_their_own_lines(write, tmp_path):
+    path = write(
+        "  prompt_tokens: 5\n  output_tokens: 4\n  prefix:\n    - 80\n"
+        "    - {kind: pool, texts: 9, tokens: {kind: uniform, low: 5}, tekst: 1}\n"
+        "    - {kind: shard, tokens: 5}\n"
+    )
+    found = sorted(lines_of(path))
+    assert [line.removeprefix(f"{path}:").partition(": ")[2] for line in found] == [
+        "workload.prefix.1.tekst: unknown key, did you mean texts; accepted: texts, tokens, pick, "
+        "zipf, order, every_turn",
+        "workload.prefix.1.tokens.high: is required",
+        "workload.prefix.2.kind: unknown kind 'shard', did you mean shared; accepted: shared, pool",
+    ]
+    assert [line.removeprefix(f"{path}:").partition(":")[0] for line in found] == ["12", "12", "13"]
+
+
+def test_what_only_the_constructor_of_an_item_finds_is_reported_at_its_key(write):
+    path = write(
+        "  prompt_tokens: 5\n  output_tokens: 4\n  prefix:\n"
+        "    - {kind: pool, texts: 9, tokens: 4, pick: 10}\n"
+    )
+    (line,) = lines_of(path)
+    assert line.startswith(
+        f"{path}:11: workload.prefix.0.pick: must be a whole number, from 1 to 9"
+    )
+
+
+def test_a_path_in_an_item_starts_at_the_folder_of_the_experiment(write, tmp_path):
+    part = "{kind: pool, texts: 9, tokens: {kind: quantiles, path: q.csv}}"
+    path = write(f"  prompt_tokens: 5\n  output_tokens: 4\n  prefix: [{part}]\n")
+    (line,) = lines_of(path)
+    assert line.startswith(f"{path}:10: workload.prefix.0.tokens.path: ")
+    (tmp_path / "q.csv").write_text("level,tokens\n0,3\n1,3\n")
+    assert load_experiment(path).runs()[0].build()[0].prompt_tokens.tolist() == [8] * 100
+
+
+@pytest.mark.parametrize(
+    ("needs", "block"),
+    [
+        ("prefix identity", "prefix: [80]"),
+        ("output identity", "turns: {kind: chat, count: 2}"),
+        ("sessions", "turns: {kind: chat, count: 2}"),
+        ("follow-ups", "turns: {kind: closed_loop, users: 2}"),
+        ("samples", "num_samples: 2"),
+        ("beams", "beam_width: 2"),
+    ],
+)
+def test_what_an_allocator_needs_must_be_provided_by_a_block(write, monkeypatch, needs, block):
+    monkeypatch.setattr(ALLOCATORS["paged"], "needs", frozenset({needs}), raising=False)
+    lengths = "  prompt_tokens: 5\n  output_tokens: 4\n"
+    (line,) = lines_of(write(lengths))
+    assert line.endswith(
+        f"allocator: paged needs {needs} of the trace; synthetic provides arrivals"
+    )
+    load_experiment(write(f"{lengths}  {block}\n"))

@@ -45,6 +45,20 @@ INLINE = {
     "workload": {"kind": "inline", "requests": [{"prompt_tokens": 5, "output_tokens": 4}]},
     "allocator": {"kind": "paged"},
 }
+SHARING = {
+    **INLINE,
+    "workload": {
+        "kind": "sharegpt",
+        "num_requests": 9,
+        "arrivals": {"kind": "all_at_once"},
+        "prefix": [
+            80,
+            {"kind": "pool", "texts": 9, "tokens": {"kind": "uniform", "low": 1, "high": 9}},
+        ],
+        "turns": {"kind": "chat", "count": 3, "think_s": {"kind": "exponential", "mean_s": 2}},
+        "num_samples": 2,
+    },
+}
 
 
 def is_valid(data):
@@ -94,7 +108,7 @@ def test_every_experiment_of_ours_is_valid(path):
 
 
 def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
-    for data in (BASE, INLINE):
+    for data in (BASE, INLINE, SHARING):
         assert is_valid(data)
         assert check_accepts(data, tmp_path)
 
@@ -110,6 +124,8 @@ def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
         changed("scheduler", to=None),
         changed("seeds", to=3),
         changed("workload", "prompt_tokens", to=5),
+        changed("workload", "prefix", to=[], base=SHARING),
+        changed("workload", "turns", to=None, base=SHARING),
         changed("workload", "prompt_tokens", to={"kind": "quantiles", "path": "q.csv"}),
         {**changed("workload", "arrivals", "rate"), "sweep": {"workload.arrivals.rate": [1]}},
         {**changed("workload"), "sweep": {"workload": [BASE["workload"]]}},
@@ -172,6 +188,15 @@ MISTAKES = [
     changed("sweep", to={"allocator.block_size": []}),
     changed("workload", "requests", 0, "prompt", to=5, base=INLINE),
     changed("workload", "requests", 0, "prompt_tokens", to="5", base=INLINE),
+    changed("workload", "prefix", to=80, base=SHARING),
+    changed("workload", "prefix", 0, to=0, base=SHARING),
+    changed("workload", "prefix", 1, "kind", to="pond", base=SHARING),
+    changed("workload", "prefix", 1, "texts", base=SHARING),
+    changed("workload", "prefix", 1, "tokens", "high", base=SHARING),
+    changed("workload", "prefix", 1, "tokens", "mean", to=5, base=SHARING),
+    changed("workload", "turns", "count", to=0, base=SHARING),
+    changed("workload", "turns", "think_s", "mean_s", to=0, base=SHARING),
+    changed("workload", "num_samples", to=0, base=SHARING),
 ]
 
 
@@ -200,7 +225,7 @@ JUNK = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    base=st.sampled_from([BASE, INLINE]),
+    base=st.sampled_from([BASE, INLINE, SHARING]),
     data=st.data(),
     how=st.sampled_from(["replace", "remove", "add"]),
     junk=JUNK,
