@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from workloads import checks
-from workloads.arrivals import ARRIVALS, ArrivalProcess
+from workloads.arrivals import ARRIVALS
 from workloads.base import Workload
 from workloads.compose import front_cells, grown, separate, with_own_text
 from workloads.content import Content
 from workloads.distributions import LENGTH_DISTRIBUTIONS
 from workloads.prefixes import PREFIXES, Prefix
+from workloads.process import ArrivalProcess
 from workloads.streams import stream
 from workloads.trace import IntColumn, Trace
 from workloads.turns import TURNS, Plan, Turns

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.arrivals import ARRIVALS, AllAtOnce, Constant, Gamma, Poisson, times_from_gaps
-from workloads.generator import stream
+from workloads.arrivals import ARRIVALS, AllAtOnce, Constant, Gamma, Poisson
+from workloads.modulated import Diurnal, Modulated
+from workloads.process import times_from_gaps
+from workloads.streams import stream
 from workloads.trace import TraceError
 
 MANY = 200_000
@@ -92,7 +94,16 @@ def test_all_at_once_means_time_0():
 
 
 @pytest.mark.parametrize(
-    "process", [Poisson(2.0), Gamma(2.0, 3.0), Constant(2.0), AllAtOnce()], ids=lambda p: p.kind
+    "process",
+    [
+        Poisson(2.0),
+        Gamma(2.0, 3.0),
+        Modulated([0, 40.0], [9, 1]),
+        Diurnal(2.0, 1.0, 60.0),
+        Constant(2.0),
+        AllAtOnce(),
+    ],
+    ids=lambda p: p.kind,
 )
 def test_times_repeat_for_a_seed_never_go_back_and_extend_a_shorter_list(process):
     long, short = process.times_ns(1000, rng(7)), process.times_ns(100, rng(7))

@@ -14,16 +14,29 @@ import pytest
 from trace_files import EXAMPLE_FILES, OPTIONS
 
 import workloads
-from workloads import ARRIVALS, FORMATS, LENGTH_DISTRIBUTIONS, WORKLOADS, open_file
+from workloads import (
+    ARRIVALS,
+    DURATIONS,
+    FORMATS,
+    LENGTH_DISTRIBUTIONS,
+    PREFIXES,
+    TURNS,
+    WORKLOADS,
+    open_file,
+)
 from workloads.arrivals import ArrivalProcess
 from workloads.base import Workload
 from workloads.distributions import LengthDistribution
+from workloads.durations import Duration
+from workloads.prefixes import Prefix
 from workloads.publictraces import public_traces
 from workloads.servegen_clients import LENGTHS
 from workloads.trace import Trace, TraceError
 from workloads.tracefile import TraceFile
+from workloads.turns import Turns
 
-ENTRIES = [*WORKLOADS.items(), *ARRIVALS.items(), *LENGTH_DISTRIBUTIONS.items()]
+TABLES = (WORKLOADS, ARRIVALS, LENGTH_DISTRIBUTIONS, PREFIXES, TURNS, DURATIONS)
+ENTRIES = [item for table in TABLES for item in table.items()]
 LENGTHS_ONLY = {"nanoflow"}
 EXAMPLES = {
     **{name: {"path": file, **OPTIONS.get(name, {})} for name, (file, _) in EXAMPLE_FILES.items()},
@@ -63,6 +76,9 @@ def test_tables_hold_classes_of_their_kind():
     assert all(issubclass(entry, Workload) for entry in WORKLOADS.values())
     assert all(issubclass(entry, ArrivalProcess) for entry in ARRIVALS.values())
     assert all(issubclass(entry, LengthDistribution) for entry in LENGTH_DISTRIBUTIONS.values())
+    assert all(issubclass(entry, Prefix) for entry in PREFIXES.values())
+    assert all(issubclass(entry, Turns) for entry in TURNS.values())
+    assert all(issubclass(entry, Duration) for entry in DURATIONS.values())
     assert all(issubclass(entry, TraceFile) for entry in FORMATS.values())
     assert FORMATS.items() <= WORKLOADS.items()
 
@@ -92,7 +108,7 @@ def test_a_workload_loads_the_same_trace_again_and_says_whether_the_seed_matters
     assert trace.digest() == workload.load(seed=1).digest()
     if not workload.uses_seed:
         assert trace.digest() == workload.load(seed=2).digest()
-    for parameter in workload.nested:
+    for parameter in (*workload.nested, *workload.nested_lists):
         assert parameter in inspect.signature(WORKLOADS[name]).parameters
 
 
