@@ -17,7 +17,7 @@ from sim.arrivals import FollowUps
 from sim.config import PLUGINS, build_part
 from sim.costs import CostModel
 from sim.engine import Memory
-from sim.plugins import Config, find_class
+from sim.plugins import Config, find_class, nested_tables
 from sim.schedulers import Scheduler
 from sim.sequence import IntArray, Limits, new_requests
 from workloads.trace import Trace, TraceError
@@ -112,9 +112,11 @@ def follow_ups(trace: Trace) -> FollowUps | None:
 
 
 def uses_seed(config: Config) -> bool:
-    """Whether a workload's trace depends on the seed."""
+    """Whether a workload's trace depends on the seed, or that of a workload in it."""
     table, base = PLUGINS["workload"]
-    return bool(getattr(find_class(config["kind"], table, base), "uses_seed", False))
+    cls = find_class(config["kind"], table, base)
+    inner = [config[name] for name, entries in nested_tables(cls).items() if entries is table]
+    return bool(getattr(cls, "uses_seed", False)) or any(map(uses_seed, inner))
 
 
 def _max_tokens(trace: Trace, rule: str | int, max_model_len: int) -> IntArray:

@@ -114,10 +114,15 @@ class _Definitions:
     def add_table(
         self, name: str, table: Table, base: type | None = None, default: str | None = None
     ) -> str:
-        """Define a table of plug-ins, unless it is known under another name; return its name."""
-        known = self._names.setdefault(id(table), name)
-        if known != name:
+        """Define a table of plug-ins, unless it is known; return its name.
+
+        A table may have entries with parameters that it names itself.
+        """
+        if known := self._names.get(id(table)):
             return known
+        if name in self._names.values():
+            name = f"{name}-{len(self._names)}"
+        self._names[id(table)] = name
         entries = []
         for kind, entry in table.items():
             schema = self.schemas[f"{name}.{kind}"] = self._entry(kind, entry)

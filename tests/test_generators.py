@@ -193,3 +193,38 @@ def test_what_an_allocator_needs_must_be_provided_by_a_block(write, monkeypatch,
         f"allocator: paged needs {needs} of the trace; synthetic provides arrivals"
     )
     load_experiment(write(f"{lengths}  {block}\n"))
+
+
+def test_whether_a_workload_within_a_workload_draws_decides_about_seeds(tmp_path):
+    path = tmp_path / "t.yaml"
+    inner = "{kind: inline, requests: [{prompt_tokens: 5, output_tokens: 4}]}"
+    head = HEAD.partition("workload:")[0] + "seeds: 3\n"
+    path.write_text(f"{head}workload: {{kind: filter, workload: {inner}}}\n")
+    assert len(load_experiment(path).runs()) == 1
+    path.write_text(f"{head}workload: {{kind: mix, workloads: [{inner}]}}\n")
+    assert len(load_experiment(path).runs()) == 3
+    lengths = "arrivals: {kind: all_at_once}, prompt_tokens: 5, output_tokens: 4"
+    inner = f"{{kind: synthetic, num_requests: 9, {lengths}}}"
+    path.write_text(f"{head}workload: {{kind: filter, workload: {inner}}}\n")
+    assert len(load_experiment(path).runs()) == 3
+
+
+def test_mistakes_in_workloads_of_workloads_are_reported_at_their_own_keys(tmp_path):
+    path = tmp_path / "t.yaml"
+    path.write_text(
+        HEAD.partition("workload:")[0] + "workload:\n  kind: mix\n  workloads:\n"
+        "    - {kind: table, path: none.csv}\n"
+        "    - {kind: filter, limit: 0, workload: {kind: azure, path: t.csv, limits: 5}}\n"
+        "    - {kind: mixed}\n"
+    )
+    unknown, other = lines_of(path)
+    key = "workload.workloads.1.workload.limits"
+    assert unknown.startswith(f"{path}:8: {key}: unknown key, did you mean limit; accepted: ")
+    assert other.startswith(f"{path}:9: workload.workloads.2.kind: unknown kind 'mixed', did you ")
+    path.write_text(
+        HEAD.partition("workload:")[0] + "workload:\n  kind: mix\n  workloads:\n"
+        "    - {kind: filter, workload: {kind: azure, path: none.csv}}\n"
+    )
+    (line,) = lines_of(path)
+    assert line.startswith(f"{path}:7: workload.workloads.0.workload.path: {tmp_path}")
+    assert line.endswith("none.csv: No such file or directory")

@@ -59,6 +59,19 @@ SHARING = {
         "num_samples": 2,
     },
 }
+MIX = {
+    **INLINE,
+    "workload": {
+        "kind": "mix",
+        "workloads": [
+            SHARING["workload"],
+            {"kind": "filter", "workload": INLINE["workload"], "min_prompt_tokens": 2},
+            {"kind": "repeat", "workload": BASE["workload"].copy(), "copies": 2, "shift_s": 1},
+        ],
+    },
+}
+MIX["workload"]["workloads"][2]["workload"].pop("max_tokens")
+MIXTURE = {"kind": "mixture", "components": [5, {"kind": "gamma", "mean": 5, "cv": 1}]}
 
 
 def is_valid(data):
@@ -108,7 +121,7 @@ def test_every_experiment_of_ours_is_valid(path):
 
 
 def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
-    for data in (BASE, INLINE, SHARING):
+    for data in (BASE, INLINE, SHARING, MIX):
         assert is_valid(data)
         assert check_accepts(data, tmp_path)
 
@@ -124,6 +137,7 @@ def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
         changed("scheduler", to=None),
         changed("seeds", to=3),
         changed("workload", "prompt_tokens", to=5),
+        changed("workload", "prompt_tokens", to=MIXTURE | {"weights": [1, 2]}),
         changed("workload", "prefix", to=[], base=SHARING),
         changed("workload", "turns", to=None, base=SHARING),
         changed("workload", "prompt_tokens", to={"kind": "quantiles", "path": "q.csv"}),
@@ -197,6 +211,13 @@ MISTAKES = [
     changed("workload", "turns", "count", to=0, base=SHARING),
     changed("workload", "turns", "think_s", "mean_s", to=0, base=SHARING),
     changed("workload", "num_samples", to=0, base=SHARING),
+    changed("workload", "prompt_tokens", to=MIXTURE),
+    changed("workload", "prompt_tokens", to=MIXTURE | {"weights": [1, 2], "components": [5, 0]}),
+    changed("workload", "workloads", 0, "num_requests", to=0, base=MIX),
+    changed("workload", "workloads", 0, "turns", "count", base=MIX),
+    changed("workload", "workloads", 1, "workload", "kind", to="outline", base=MIX),
+    changed("workload", "workloads", 1, "workload", base=MIX),
+    changed("workload", "workloads", 2, "workload", "arrivals", "rat", to=1, base=MIX),
 ]
 
 
@@ -225,7 +246,7 @@ JUNK = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    base=st.sampled_from([BASE, INLINE, SHARING]),
+    base=st.sampled_from([BASE, INLINE, SHARING, MIX]),
     data=st.data(),
     how=st.sampled_from(["replace", "remove", "add"]),
     junk=JUNK,

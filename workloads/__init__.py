@@ -9,7 +9,8 @@ class and add a line here (for all but WORKLOADS: in their own file).
 from workloads.alpaca import Alpaca
 from workloads.anyfile import AnyFile, NamedTrace
 from workloads.arrivals import ARRIVALS
-from workloads.base import Workload
+from workloads.base import WORKLOADS, Workload
+from workloads.combine import Filter, Mix, Repeat
 from workloads.distributions import LENGTH_DISTRIBUTIONS
 from workloads.durations import DURATIONS
 from workloads.formats import FORMATS, open_file
@@ -22,19 +23,24 @@ from workloads.sharegpt import ShareGPT
 from workloads.sharegpt_json import ShareGPTJSON
 from workloads.synthetic import Synthetic
 from workloads.turns import TURNS
+from workloads.wmt16 import WMT16
 
-WORKLOADS: dict[str, type[Workload]] = {
+WORKLOADS |= {
     **FORMATS,
     "alpaca": Alpaca,
     "file": AnyFile,
+    "filter": Filter,
     "inline": Inline,
     "lengths": Lengths,
+    "mix": Mix,
+    "repeat": Repeat,
     "sessions": Sessions,
     "servegen": ServeGen,
     "sharegpt": ShareGPT,
     "sharegpt_json": ShareGPTJSON,
     "synthetic": Synthetic,
     "trace": NamedTrace,
+    "wmt16": WMT16,
 }
 
 __all__ = [

@@ -91,9 +91,9 @@ class AllAtOnce(ArrivalProcess):
 ARRIVALS: dict[str, type[ArrivalProcess]] = {
     "poisson": Poisson,
     "gamma": Gamma,
+    "constant": Constant,
+    "all_at_once": AllAtOnce,
     "mmpp": Modulated,
     "diurnal": Diurnal,
     "trace_times": TraceTimes,
-    "constant": Constant,
-    "all_at_once": AllAtOnce,
 }

@@ -32,3 +32,7 @@ class Workload(ABC):
 
         Raises TraceError if a file cannot be used as it is.
         """
+
+
+# every workload by its kind; filled in workloads/__init__, here because workloads name workloads
+WORKLOADS: dict[str, type[Workload]] = {}

@@ -36,6 +36,16 @@ def variation(name: str, value: object) -> None:
     number(name, value, 0.001, 100)
 
 
+def weights(name: str, values: object, others: str, count: int) -> None:
+    """Refuse what is no list of weights, one for each of so many others."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise ValueError(f"{name}: must be a list of numbers, got {values!r}")
+    if len(values) != count or not count:
+        raise ValueError(f"{name}: must be as many as {others}, {count}, got {len(values)}")
+    for value in values:
+        number(name, value, above=True)
+
+
 def one_of(name: str, value: object, accepted: Iterable[str]) -> None:
     """Refuse a value that is not in the list."""
     accepted = list(accepted)
@@ -82,7 +92,8 @@ def build(name: str, spec: object, table: Mapping[str, type[T]]) -> T:
     try:
         return entry(**given)
     except ValueError as error:
-        raise ValueError(f"{name}.{error}") from None
+        lines = str(error).split("\n")
+        raise ValueError("\n".join(f"{name}.{line}" for line in lines)) from None
 
 
 def build_list(name: str, specs: object, table: Mapping[str, type[T]]) -> list[T]:

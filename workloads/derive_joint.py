@@ -2,8 +2,9 @@
 
     python -m workloads.derive_joint sharegpt nanoflow/sharegpt.csv.gz > sharegpt_lengths.csv
     python -m workloads.derive_joint alpaca alpaca_5000_lengths.csv.gz > alpaca_lengths.csv
+    python -m workloads.derive_joint wmt16 newstest2016_ende_lengths.csv.gz > wmt16_lengths.csv
 
-The lists are CSV; workloads.sharegpt and workloads.alpaca say where the lengths are from,
+The lists are CSV; workloads.sharegpt, alpaca and wmt16 say where the lengths are from,
 workloads.joint how a table is made. Rows without a prompt or an output are left out.
 """
 
@@ -39,6 +40,7 @@ class Recipe:
 RECIPES = {
     "sharegpt": Recipe("ContextTokens", "GeneratedTokens", 0, 128, 32),
     # 163 x 23 = 3,749: each request is a cell
+    "wmt16": Recipe("llama_en", "llama_de", 0, 50, 20),
     "alpaca": Recipe("opt_instruction_input", "opt_output", 1, 163, 23),
 }
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +23,8 @@ import numpy as np
 from workloads import checks
 from workloads.quantiles import check_table, read_table
 from workloads.trace import MAX_TOKENS, FloatColumn, IntColumn
+
+MAX_RANKS = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,11 @@ class LengthDistribution(ABC):
 
         Raises TraceError as sample.
         """
-        tokens = np.rint(self.sample(count, rng))
+        return self.limited(name, self.sample(count, rng), notes)
+
+    def limited(self, name: str, draws: FloatColumn, notes: Counter[str]) -> IntColumn:
+        """Draws rounded and set to the limits beyond them, which is counted."""
+        tokens = np.rint(draws)
         high = MAX_TOKENS if self.max is None else self.max
         below = int(np.count_nonzero(tokens < self.min))
         above = int(np.count_nonzero(tokens > high))
@@ -67,6 +73,9 @@ class LengthDistribution(ABC):
         if above:
             notes[f"clipped: {name} lowered to {high}"] += above
         return np.clip(tokens, self.min, high).astype(np.int64)
+
+
+LENGTH_DISTRIBUTIONS: dict[str, type[LengthDistribution]] = {}  # filled below
 
 
 @dataclass(frozen=True)
@@ -180,16 +189,91 @@ class Quantiles(LengthDistribution):
         return np.interp(rng.random(count), levels, tokens)
 
 
+@dataclass(frozen=True)
+class Zipf(LengthDistribution):
+    """Whole numbers of tokens from low to high, short ones the likelier: Zipf's law.
+
+    The first length, low, has rank 1, and a length of rank r is drawn in proportion to
+    1 / r ** exponent; exponent 0 draws all alike.
+    """
+
+    low: int
+    high: int
+    exponent: float = 1.0
+
+    kind: ClassVar[str] = "zipf"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("low", self.low, 1, MAX_TOKENS)
+        checks.whole("high", self.high, self.low, self.low + MAX_RANKS - 1)
+        checks.number("exponent", self.exponent, 0, 10)
+
+    def sample(self, count: int, rng: np.random.Generator) -> FloatColumn:
+        ranks = np.arange(1, self.high - self.low + 2, dtype=np.float64)
+        ends = np.cumsum(ranks**-self.exponent)
+        place = rng.random(count) * ends[-1]
+        tokens: FloatColumn = np.searchsorted(ends[:-1], place, side="right") + float(self.low)
+        return tokens
+
+
+@dataclass(frozen=True)
+class Mixture(LengthDistribution):
+    """Each length is of one of several distributions, drawn by weight.
+
+    components is a list of {kind: …}, each a distribution with its own parameters and limits, or
+    of bare numbers.
+    weights is as long and says how likely each is, relative to the others.
+    """
+
+    components: Sequence[int | Mapping[str, object]]
+    weights: Sequence[float]
+
+    kind: ClassVar[str] = "mixture"
+    nested_lists: ClassVar[Mapping[str, Mapping[str, type]]] = {"components": LENGTH_DISTRIBUTIONS}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._parts()
+        checks.weights("weights", self.weights, "components", len(self.components))
+
+    def _parts(self) -> list[LengthDistribution]:
+        return checks.build_list("components", self.components, LENGTH_DISTRIBUTIONS)
+
+    def sample(self, count: int, rng: np.random.Generator) -> FloatColumn:
+        return self._mix("", count, rng, Counter())
+
+    def draw(
+        self, name: str, count: int, rng: np.random.Generator, notes: Counter[str]
+    ) -> IntColumn:
+        return self.limited(name, self._mix(name, count, rng, notes), notes)
+
+    def _mix(
+        self, name: str, count: int, rng: np.random.Generator, notes: Counter[str]
+    ) -> FloatColumn:
+        """Draws within the limits of their components."""
+        parts = self._parts()
+        ends = np.cumsum(self.weights)
+        which = np.searchsorted(ends[:-1], rng.random(count) * ends[-1], side="right")
+        tokens = np.empty(count)
+        for number, (part, part_rng) in enumerate(zip(parts, rng.spawn(len(parts)), strict=True)):
+            rows = np.flatnonzero(which == number)
+            tokens[rows] = part.draw(name, len(rows), part_rng, notes)
+        return tokens
+
+
 def check_mean_and_cv(mean: object, cv: object) -> None:
     """Check the two parameters that distributions without a natural limit have."""
     checks.number("mean", mean, 1, MAX_TOKENS)
     checks.variation("cv", cv)
 
 
-LENGTH_DISTRIBUTIONS: dict[str, type[LengthDistribution]] = {
+LENGTH_DISTRIBUTIONS |= {
     "fixed": Fixed,
     "uniform": Uniform,
     "lognormal": LogNormal,
     "gamma": Gamma,
     "quantiles": Quantiles,
+    "zipf": Zipf,
+    "mixture": Mixture,
 }

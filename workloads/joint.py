@@ -30,7 +30,7 @@ ROUNDS = 30  # of finding the factors of a scaled table; each leaves a tenth of 
 
 @dataclass(frozen=True)
 class Joint(Generator):
-    """Draws from a joint table. Subclasses name their file, and the means the paper prints.
+    """Draws from a joint table. Subclasses name their file, and the means the paper prints, if any.
 
     num_requests is how many there are.
     arrivals are {kind: …}, an arrival process (kvsim list arrivals).
@@ -42,12 +42,14 @@ class Joint(Generator):
     scale_to_paper: bool = False
 
     file: ClassVar[str]
-    paper_means: ClassVar[tuple[float, float]]
+    paper_means: ClassVar[tuple[float, float] | None] = None
 
     def __post_init__(self) -> None:
         checks.whole("num_requests", self.num_requests, 1, MAX_REQUESTS)
         if not isinstance(self.scale_to_paper, bool):
             raise ValueError(f"scale_to_paper: must be true or false, got {self.scale_to_paper!r}")
+        if self.scale_to_paper and self.paper_means is None:
+            raise ValueError("scale_to_paper: must be false, as the paper prints no means")
         self.check()
 
     def load(self, seed: int) -> Trace:
@@ -56,7 +58,7 @@ class Joint(Generator):
         cells = joint_table(self.file)
         rows = (draws[:, 0] * len(cells)).astype(np.int64)
         notes: Counter[str] = Counter()
-        if self.scale_to_paper:
+        if self.scale_to_paper and self.paper_means is not None:
             cells, is_cut = scaled(cells, self.paper_means)
             notes["scaled: to the means of the paper"] = self.num_requests
             notes[f"clipped: {MAX_TOTAL_TOKENS} tokens after scaling"] = int(is_cut[rows].sum())

@@ -14,8 +14,10 @@ from workloads.distributions import (
     Fixed,
     Gamma,
     LogNormal,
+    Mixture,
     Quantiles,
     Uniform,
+    Zipf,
 )
 from workloads.generator import stream
 from workloads.trace import MAX_TOKENS, TraceError
@@ -28,6 +30,8 @@ EXAMPLES = {
     "lognormal": {"mean": 200, "cv": 1.2},
     "gamma": {"mean": 200, "cv": 0.7},
     "quantiles": TABLE,
+    "zipf": {"low": 2, "high": 400, "exponent": 0.8},
+    "mixture": {"components": [3, {"kind": "uniform", "low": 4, "high": 200}], "weights": [1, 3]},
 }
 
 
@@ -89,6 +93,34 @@ def test_uniform_gives_every_length_from_low_to_high_equally_often():
     assert counts == pytest.approx(MANY / 7, rel=0.03)
 
 
+def test_zipf_lengths_are_as_likely_as_the_inverse_of_their_rank():
+    tokens, _ = draw(Zipf(10, 29, 1.0))
+    expected = 1 / np.arange(1, 21)
+    found = np.bincount(tokens - 10, minlength=20) / MANY
+    assert found == pytest.approx(expected / expected.sum(), abs=4 * 0.5 / MANY**0.5)
+    assert (tokens.min(), tokens.max()) == (10, 29)
+
+
+def test_a_mixture_draws_each_component_by_its_weight_within_its_limits():
+    gamma = {"kind": "gamma", "mean": 5000, "cv": 0.1, "max": 5500}
+    tokens, notes = draw(Mixture(components=[7, gamma], weights=[1, 3]))
+    is_short = tokens == 7
+    assert is_short.mean() == pytest.approx(0.25, abs=0.005)
+    assert tokens[~is_short].mean() == pytest.approx(4959, rel=0.002)  # less what is above 5500
+    (reason,) = notes
+    assert reason == "clipped: prompt_tokens lowered to 5500"
+    assert notes[reason] == pytest.approx(np.count_nonzero(tokens == 5500), rel=0.01)
+
+
+def test_other_weights_leave_the_draws_of_a_component_in_their_order():
+    uniform = {"kind": "uniform", "low": 1000, "high": 2000}
+    few, many = (
+        draw(Mixture(components=[7, uniform], weights=[1, weight]), 1000)[0] for weight in (1, 9)
+    )
+    first = few[few > 7]
+    assert many[many > 7][: len(first)].tolist() == first.tolist()
+
+
 def test_fixed_is_fixed():
     assert set(draw(Fixed(100), 50)[0]) == {100}
 
@@ -142,6 +174,13 @@ def test_draws_from_a_table_lie_within_it(tokens):
         ("lognormal", {"mean": 0.5, "cv": 1}, "mean: must be at least 1 and at most 2"),
         ("lognormal", {"mean": 5, "cv": 0}, "cv: must be at least 0.001 and at most 100, got 0"),
         ("gamma", {"mean": 5, "cv": 101}, "cv: must be at least 0.001 and at most 100, got 101"),
+        ("zipf", {"low": 5, "high": 4}, "high: must be a whole number, from 5 to "),
+        ("zipf", {"low": 1, "high": 4, "exponent": -1}, "exponent: must be at least 0 and at mos"),
+        ("mixture", {"components": [], "weights": []}, "weights: must be as many as components, 0"),
+        ("mixture", {"components": [5], "weights": [1, 2]}, "weights: must be as many as compon"),
+        ("mixture", {"components": [5], "weights": [0]}, "weights: must be above 0, got 0"),
+        ("mixture", {"components": [0], "weights": [1]}, "components.0.tokens: must be a whole n"),
+        ("mixture", {"components": 5, "weights": [1]}, "components: must be a list of {kind: …}"),
         ("quantiles", {}, "levels: is required; accepted: a list of numbers, or path"),
         ("quantiles", {"levels": [0, 1]}, "tokens: is required; accepted: a list"),
         ("quantiles", {"path": "q", "levels": [0]}, "path: stands beside levels or tokens; acc"),

@@ -11,11 +11,17 @@ from workloads.alpaca import Alpaca
 from workloads.derive_joint import RECIPES, derive, main
 from workloads.joint import DATA, MAX_TOTAL_TOKENS, joint_table, scaled
 from workloads.sharegpt import ShareGPT
+from workloads.wmt16 import WMT16
 
-JOINT = [ShareGPT, Alpaca]
+JOINT = [ShareGPT, Alpaca, WMT16]
+WITH_MEANS = [ShareGPT, Alpaca]
 POISSON = {"kind": "poisson", "rate": 2.0}
 AT_ONCE = {"kind": "all_at_once"}
-LISTS = {"sharegpt": "nanoflow/sharegpt.csv.gz", "alpaca": "alpaca/alpaca_5000_lengths.csv.gz"}
+LISTS = {
+    "sharegpt": "nanoflow/sharegpt.csv.gz",
+    "alpaca": "alpaca/alpaca_5000_lengths.csv.gz",
+    "wmt16": "wmt/newstest2016_ende_lengths.csv.gz",
+}
 
 
 def columns(trace):
@@ -29,8 +35,10 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(entry):
     assert workload.load(3).digest() != workload.load(4).digest()
 
 
-@pytest.mark.parametrize("entry", JOINT)
-@pytest.mark.parametrize("scale_to_paper", [False, True])
+@pytest.mark.parametrize(
+    ("entry", "scale_to_paper"),
+    [*((entry, False) for entry in JOINT), *((entry, True) for entry in WITH_MEANS)],
+)
 def test_a_longer_list_begins_with_the_shorter_one(entry, scale_to_paper):
     long, short = (entry(n, POISSON, scale_to_paper).load(0) for n in (1000, 10))
     assert np.array_equal(columns(long)[:, :10], columns(short))
@@ -42,7 +50,7 @@ def test_another_arrival_process_leaves_the_lengths_as_they_were(entry):
     assert np.array_equal(columns(poisson)[1:], columns(at_once)[1:])
 
 
-@pytest.mark.parametrize("entry", JOINT)
+@pytest.mark.parametrize("entry", WITH_MEANS)
 def test_the_means_of_the_paper_are_a_choice_and_met_when_chosen(entry):
     plain, fitted = (entry(200_000, AT_ONCE, scale).load(0) for scale in (False, True))
     assert plain.notes == {}
@@ -52,7 +60,7 @@ def test_the_means_of_the_paper_are_a_choice_and_met_when_chosen(entry):
         assert getattr(plain, column).mean() != pytest.approx(mean, rel=0.003)
 
 
-@pytest.mark.parametrize("entry", JOINT)
+@pytest.mark.parametrize("entry", WITH_MEANS)
 def test_a_scaled_table_has_the_means_of_the_paper(entry):
     cells, is_cut = scaled(joint_table(entry.file), entry.paper_means)
     assert cells.mean(axis=0) == pytest.approx(entry.paper_means, rel=1e-9)
@@ -140,3 +148,16 @@ def test_a_number_of_requests_that_is_none_is_refused(num_requests):
 def test_scale_to_paper_is_true_or_false():
     with pytest.raises(ValueError, match=r"^scale_to_paper: must be true or false, got 1$"):
         Alpaca(num_requests=5, arrivals=AT_ONCE, scale_to_paper=1)
+
+
+def test_what_the_paper_does_not_print_cannot_be_met():
+    with pytest.raises(ValueError, match=r"^scale_to_paper: must be false, as the paper prints no"):
+        WMT16(num_requests=5, arrivals=AT_ONCE, scale_to_paper=True)
+
+
+def test_translations_have_the_means_and_the_dependence_of_the_source():
+    trace = WMT16(num_requests=100_000, arrivals=AT_ONCE).load(0)
+    assert trace.prompt_tokens.mean() == pytest.approx(27.322, abs=5 * 14.8 / 100_000**0.5)
+    assert trace.output_tokens.mean() == pytest.approx(36.287, abs=5 * 20.1 / 100_000**0.5)
+    correlation = np.corrcoef(trace.prompt_tokens, trace.output_tokens)[0, 1]
+    assert correlation == pytest.approx(0.957, abs=0.01)

@@ -38,7 +38,11 @@ from workloads.turns import Turns
 TABLES = (WORKLOADS, ARRIVALS, LENGTH_DISTRIBUTIONS, PREFIXES, TURNS, DURATIONS)
 ENTRIES = [item for table in TABLES for item in table.items()]
 LENGTHS_ONLY = {"nanoflow"}
+INLINE = {"kind": "inline", "requests": [{"prompt_tokens": 1, "output_tokens": 1}]}
 EXAMPLES = {
+    "filter": {"workload": INLINE},
+    "mix": {"workloads": [INLINE, INLINE]},
+    "repeat": {"workload": INLINE, "copies": 2, "shift_s": 5},
     **{name: {"path": file, **OPTIONS.get(name, {})} for name, (file, _) in EXAMPLE_FILES.items()},
     "file": {"path": EXAMPLE_FILES["azure"][0]},
     "trace": {"name": "azure-conv-2023"},
@@ -54,6 +58,7 @@ EXAMPLES = {
         "turns": "every",
     },
     "sharegpt": {"num_requests": 3, "arrivals": {"kind": "poisson", "rate": 1}},
+    "wmt16": {"num_requests": 3, "arrivals": {"kind": "poisson", "rate": 1}},
     "synthetic": {
         "num_requests": 3,
         "arrivals": {"kind": "gamma", "rate": 1, "cv": 2},
