@@ -280,14 +280,12 @@ def _resolve_nested(parameters: Config, cls: type, path: KeyPath, report: Report
 
 def nested_tables(cls: type) -> Mapping[str, Table]:
     """The parameters of a plug-in that are plug-ins themselves, and the tables that name them."""
-    found: Mapping[str, Table] = getattr(cls, "nested", {})
-    return found
+    return dict(getattr(cls, "nested", {}))
 
 
 def nested_lists(cls: type) -> Mapping[str, Table]:
     """The parameters of a plug-in that are lists of plug-ins, and the tables that name them."""
-    found: Mapping[str, Table] = getattr(cls, "nested_lists", {})
-    return found
+    return dict(getattr(cls, "nested_lists", {}))
 
 
 def build(config: Config, table: Table, base: type) -> Any:
