@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from workloads.content import TOKEN_IDS, Content, IntColumn
+from workloads.content import TOKEN_IDS, Content, IntColumn, RunColumns, Runs
 from workloads.rows import Rows
 from workloads.trace import COLUMNS, Trace
 
@@ -91,24 +92,49 @@ def join_content(contents: Sequence[Content], how: str) -> Content:
     highest = lowest = 0
     moved = []
     for content in contents:
-        columns = [content.source, content.output_source]
-        if how != "same":
-            above, below = (0, lowest) if how == "named" else (highest, lowest)
-            columns = [_moved(sources, above, below) for sources in columns]
-        highest = max(highest, *(int(sources.max(initial=0)) for sources in columns))
-        lowest = min(lowest, *(int(sources.min(initial=0)) for sources in columns))
-        moved.append(columns)
-    counts = np.concatenate([np.diff(content.first_run) for content in contents])
-    return Content(
-        first_run=np.concatenate([[0], np.cumsum(counts)]),
-        source=np.concatenate([sources for sources, _ in moved]),
-        start=np.concatenate([content.start for content in contents]),
-        length=np.concatenate([content.length for content in contents]),
-        output_source=np.concatenate([outputs for _, outputs in moved]),
+        above, below = (highest if how == "distinct" else 0), (0 if how == "same" else lowest)
+        moved.append(_moved(content, above, below))
+        sources = np.concatenate([moved[-1].source, moved[-1].output_source])
+        if (outputs := moved[-1].outputs) is not None:
+            sources = np.concatenate([sources, outputs.source])
+        highest, lowest = max(highest, int(sources.max())), min(lowest, int(sources.min()))
+    joined_outputs = None
+    if any(content.outputs is not None for content in moved):
+        joined_outputs = Runs(*_joined_runs([c.outputs or _nothing(len(c)) for c in moved]))
+    output_source = np.concatenate([content.output_source for content in moved])
+    return Content(*_joined_runs(moved), output_source, joined_outputs)
+
+
+def _nothing(count: int) -> Runs:
+    """No runs, of so many requests."""
+    empty = np.empty(0, np.int64)
+    return Runs(np.zeros(count + 1, np.int64), empty, empty, empty)
+
+
+def _joined_runs(lists: Sequence[Runs]) -> RunColumns:
+    counts = np.concatenate([np.diff(runs.first_run) for runs in lists])
+    return (
+        np.concatenate([[0], np.cumsum(counts)]),
+        np.concatenate([runs.source for runs in lists]),
+        np.concatenate([runs.start for runs in lists]),
+        np.concatenate([runs.length for runs in lists]),
     )
 
 
-def _moved(sources: IntColumn, above: int, below: int) -> IntColumn:
-    """Sources with those above 0 moved up and those below 0 moved down; token ids stay."""
-    moved: IntColumn = sources + np.where(sources > TOKEN_IDS, above, 0)
-    return moved + np.where(sources < TOKEN_IDS, below, 0)
+def _moved(content: Content, above: int, below: int) -> Content:
+    """Content with sources above 0 moved up and those below 0 moved down; token ids stay."""
+
+    def move(source: IntColumn) -> IntColumn:
+        up = np.where(source > TOKEN_IDS, above, 0)
+        shift: IntColumn = up + np.where(source < TOKEN_IDS, below, 0)
+        return source + shift
+
+    outputs = content.outputs
+    return Content(
+        content.first_run,
+        move(content.source),
+        content.start,
+        content.length,
+        move(content.output_source),
+        outputs and replace(outputs, source=move(outputs.source)),
+    )

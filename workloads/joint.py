@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads import checks
-from workloads.generator import MAX_REQUESTS, Generator
+from workloads.generator import MAX_REQUESTS
+from workloads.sharing_generator import SharingGenerator
 from workloads.streams import stream
 from workloads.trace import FloatColumn, Trace
 
@@ -29,7 +30,7 @@ ROUNDS = 30  # of finding the factors of a scaled table; each leaves a tenth of 
 
 
 @dataclass(frozen=True)
-class Joint(Generator):
+class Joint(SharingGenerator):
     """Draws from a joint table. Subclasses name their file, and the means the paper prints, if any.
 
     num_requests is how many there are.

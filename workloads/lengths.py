@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal
 from workloads import checks
 from workloads.columns import Columns
 from workloads.formats import open_file
-from workloads.generator import Generator
+from workloads.sharing_generator import SharingGenerator
 from workloads.trace import Trace
 from workloads.tracefile import TraceFile, check_rows
 
 
 @dataclass(frozen=True)
-class Lengths(Generator):
+class Lengths(SharingGenerator):
     """Requests as long as a file's, in its order, at generated times: path, arrivals.
 
     For files that have no arrival times, or to replay one at another rate. Times that the file

@@ -12,13 +12,14 @@ from typing import ClassVar
 
 from workloads import checks
 from workloads.distributions import LENGTH_DISTRIBUTIONS, LengthDistribution
-from workloads.generator import MAX_REQUESTS, Generator
+from workloads.generator import MAX_REQUESTS
+from workloads.sharing_generator import SharingGenerator
 from workloads.streams import stream
 from workloads.trace import Trace
 
 
 @dataclass(frozen=True)
-class Synthetic(Generator):
+class Synthetic(SharingGenerator):
     """Requests from distributions: num_requests, arrivals, prompt_tokens, output_tokens.
 
     num_requests is how many there are.
@@ -36,7 +37,7 @@ class Synthetic(Generator):
 
     kind: ClassVar[str] = "synthetic"
     nested: ClassVar[Mapping[str, Mapping[str, type]]] = {
-        **Generator.nested,
+        **SharingGenerator.nested,
         "prompt_tokens": LENGTH_DISTRIBUTIONS,
         "output_tokens": LENGTH_DISTRIBUTIONS,
     }

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.combine import Filter, Mix, Repeat, part_seed
-from workloads.content import TOKEN_IDS
-from workloads.join import join_content
+from workloads.content import TOKEN_IDS, Content, Runs
+from workloads.join import UNSAID, join_content
 from workloads.sharing import prefix_hits
 from workloads.synthetic import Synthetic
-from workloads.trace import Trace, TraceError
+from workloads.trace import COLUMNS, Trace, TraceError
 
 POISSON = {"kind": "poisson", "rate": 2.0}
 TOKENS = {"kind": "uniform", "low": 1, "high": 40}
@@ -123,6 +123,27 @@ def test_token_ids_are_equal_in_all_workloads_and_other_sources_in_none():
     assert joined.runs(50) == joined.runs(101) == [(TOKEN_IDS, 7, 4)]
     first, second = joined.take(np.arange(50)), joined.take(np.arange(51, 101))
     assert not with_spans(first) & with_spans(second)
+
+
+def test_what_is_known_of_outputs_moves_with_its_request():
+    content = alone(CHAT, 0).content
+    one = np.array([1])
+    known = Content(
+        np.array([0, 1]), one, one, one * 4, one * -2, Runs(np.arange(2), one, one, one)
+    )
+    joined = join_content([content, known, known], "distinct")
+    first, second = (joined.output_runs(row, 3) for row in (50, 51))
+    for runs in (first, second):
+        assert [run[1:] for run in runs] == [(1, 1), (1, 2)]
+        assert runs[0][0] > content.source.max()
+        assert runs[1][0] < content.output_source.min()
+    assert not {run[0] for run in first} & {run[0] for run in second}
+    assert joined.output_runs(0, 5) == content.output_runs(0, 5)
+
+
+def test_every_column_of_a_trace_can_be_joined():
+    named = {"arrival_ns", "prompt_tokens", "output_tokens", "max_tokens", "session", "namespace"}
+    assert named | UNSAID.keys() == COLUMNS.keys()
 
 
 def test_columns_that_some_workloads_lack_are_filled_or_left_out_and_counted():

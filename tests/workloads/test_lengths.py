@@ -52,3 +52,15 @@ def test_requests_without_tokens_are_dropped_or_taken_as_one_token(write):
     assert Lengths(path, POISSON, zero_tokens="one").load(0).output_tokens.tolist() == [4, 1]
     with pytest.raises(ValueError, match=r"^zero_tokens: 'two' is unknown"):
         Lengths(path, POISSON, zero_tokens="two")
+
+
+def test_what_the_file_says_of_sharing_is_replaced_only_where_that_is_asked_and_counted(traces):
+    path = str(traces / "mooncake/mooncake_trace_1000.jsonl")
+    plain = Lengths(path, POISSON).load(0)
+    sampled = Lengths(path, POISSON, num_samples=2).load(0)
+    assert sampled.content is not None
+    assert set(sampled.num_samples) == {2}
+    shared = Lengths(path, POISSON, prefix=[80]).load(0)
+    assert shared.notes["ignored: content of the file, replaced"] == 1000
+    assert shared.prompt_tokens.tolist() == (plain.prompt_tokens + 80).tolist()
+    assert shared.content.runs(5)[0] == (1, 0, 80)
