@@ -1,11 +1,11 @@
 """kvsim's own trace files: Parquet with every column of a trace, and content as runs.
 
 One row a request, in order of arrival. Columns have the names of Trace's fields and are int64,
-times in nanoseconds; those that the source does not know are not there. Content is up to three:
+times in nanoseconds; those that the source does not know are not there. Content is more of them:
 
     prompt_runs     list of {source, start, length}: see workloads.content
-    output_source   the source of the output, or of the rest of it
-    output_runs     what is known of the outputs' beginnings, if anything is
+    output_source   the source of the output, where nothing more is known of it
+    output_runs     what is known of the outputs from their first tokens on; only if something is
 
 The metadata key kvsim.trace holds JSON: the schema's version, the trace's digest,
 has_output_identity, where it came from, and what reading that dropped or altered. A trace that is
@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workloads.content import Content, IntColumn, Runs
+from workloads.content import Content, IntColumn, RunColumns, Runs
 from workloads.files import LFS_POINTER, open_binary
 from workloads.readers import read_parquet
 from workloads.rows import Column, Rows
@@ -94,8 +94,8 @@ class Canonical(TraceFile):
                 names = table.schema_arrow.names
                 if RUNS not in names:
                     return None
-                wanted = [RUNS, OUTPUT_SOURCE, *({OUTPUT_RUNS} & set(names))]
-                found = table.read(wanted).combine_chunks()
+                outputs = [OUTPUT_RUNS] if OUTPUT_RUNS in names else []
+                found = table.read([RUNS, OUTPUT_SOURCE, *outputs]).combine_chunks()
                 return _content(found)
             except (pa.ArrowException, OSError, KeyError, ValueError, OverflowError):
                 raise TraceError(
@@ -143,16 +143,14 @@ def _content(table: pa.Table) -> Content:
     return Content(*_from_lists(table.column(RUNS)), _int64(sources), outputs)
 
 
-def _as_lists(
-    first_run: IntColumn, source: IntColumn, start: IntColumn, length: IntColumn
-) -> pa.Array:
+def _as_lists(runs: Runs) -> pa.Array:
     """Runs as a column of lists, one a request."""
-    cells = [pa.array(cell) for cell in (source, start, length)]
-    runs = pa.StructArray.from_arrays(cells, names=list(RUN_CELLS))
-    return pa.LargeListArray.from_arrays(pa.array(first_run), runs)
+    cells = [pa.array(cell) for cell in (runs.source, runs.start, runs.length)]
+    lists = pa.StructArray.from_arrays(cells, names=list(RUN_CELLS))
+    return pa.LargeListArray.from_arrays(pa.array(runs.first_run), lists)
 
 
-def _from_lists(column: pa.ChunkedArray) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
+def _from_lists(column: pa.ChunkedArray) -> RunColumns:
     """first_run, source, start, length. Raises ValueError if a number is none or out of range."""
     lists = column.combine_chunks().cast(RUNS_TYPE)
     runs = lists.flatten()
@@ -184,11 +182,10 @@ def canonical_table(trace: Trace) -> pa.Table:
     columns = {name: getattr(trace, name) for name in COLUMNS}
     arrays = {name: pa.array(column) for name, column in columns.items() if column is not None}
     if trace.content is not None:
-        content = trace.content
-        arrays[RUNS] = _as_lists(*content.run_columns())
-        arrays[OUTPUT_SOURCE] = pa.array(content.output_source)
-        if content.outputs is not None:
-            arrays[OUTPUT_RUNS] = _as_lists(*content.outputs.run_columns())
+        arrays[RUNS] = _as_lists(trace.content)
+        arrays[OUTPUT_SOURCE] = pa.array(trace.content.output_source)
+        if trace.content.outputs is not None:
+            arrays[OUTPUT_RUNS] = _as_lists(trace.content.outputs)
     notes: Counter[str] = Counter()
     for reason, count in trace.notes.items():
         notes[reason.removeprefix(BEFORE)] += count

@@ -12,12 +12,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.blockwise import block_ids, hits_lost, ids_of_nothing_shared
 from workloads.canonical import write_canonical
-from workloads.content import Content, IntColumn
+from workloads.content import IntColumn
+from workloads.sharing import prefix_hits
 from workloads.trace import COLUMNS, NANOSECONDS, Trace
 
+BoolColumn = NDArray[np.bool_]
 Target = Callable[[Trace, Path], dict[str, int]]
 LENGTHS = {"arrival_ns", "prompt_tokens", "output_tokens"}
 MOONCAKE_BLOCK = 512
@@ -38,7 +41,7 @@ def write_mooncake(trace: Trace, path: Path) -> dict[str, int]:
     else:
         less = hits_lost(trace.content, MOONCAKE_BLOCK, trace.namespace)
         lost[f"shares less: prefixes that end within a block of {MOONCAKE_BLOCK}"] = _count(less)
-        lost["output of an earlier request in the prompt"] = _count(_with_outputs(trace.content))
+        lost["output of an earlier request in the prompt"] = _count(_with_outputs(trace))
         ids = block_ids(trace.content, MOONCAKE_BLOCK, trace.namespace)
     columns = zip(
         _rounded(trace.arrival_ns, MILLISECOND).tolist(),
@@ -101,18 +104,24 @@ def _absent(trace: Trace, carried: Collection[str] = ()) -> dict[str, int]:
     return lost
 
 
-def _with_outputs(content: Content) -> IntColumn:
-    """Whether each prompt has a run of a request's output."""
-    is_output = np.isin(content.source, content.output_source).astype(np.int64)
+def _with_outputs(trace: Trace) -> BoolColumn:
+    """Whether each prompt has a run of an output's source, or begins with an earlier one."""
+    content = trace.content
+    assert content is not None
+    is_output = np.isin(content.source, content.output_source)
     total = np.concatenate([[0], np.cumsum(is_output)])
-    return np.diff(total[content.first_run])
+    named: BoolColumn = np.diff(total[content.first_run]) > 0
+    if content.outputs is None:
+        return named
+    hits = prefix_hits(content, trace.namespace)
+    return named | (prefix_hits(content, trace.namespace, trace.output_tokens) > hits)
 
 
 def _counted(lost: dict[str, int]) -> dict[str, int]:
     return {reason: count for reason, count in lost.items() if count}
 
 
-def _count(values: IntColumn) -> int:
+def _count(values: IntColumn | BoolColumn) -> int:
     return int(np.count_nonzero(values))
 
 

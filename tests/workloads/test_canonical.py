@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from workloads import open_file
 from workloads.canonical import Canonical, canonical_table, write_canonical
-from workloads.content import ContentBuilder
+from workloads.content import ContentBuilder, as_runs
 from workloads.trace import COLUMNS, Trace, TraceError
 
 in_a_folder = settings(
@@ -42,6 +43,10 @@ def traces(draw: st.DrawFn) -> Trace:
         for prompt, length in zip(prompts, columns["prompt_tokens"], strict=True):
             builder.add(prompt, length)
         content = builder.build()
+        if draw(st.booleans()):
+            outputs = draw(st.lists(st.lists(runs), min_size=count, max_size=count))
+            cells = [np.array(known, np.int64).reshape(-1, 3) for known in outputs]
+            content = replace(content, outputs=as_runs(cells))
     arrays = {name: np.array(column) for name, column in columns.items()}
     return Trace(**arrays, content=content, has_output_identity=draw(st.booleans()))
 
@@ -110,6 +115,7 @@ BROKEN = {
     "no sources": (lambda table: table.drop_columns(["output_source"]), "is damaged"),
     "no run": (with_column("prompt_runs", [[RUN], None, [RUN]]), "is damaged"),
     "a run below 1": (with_column("prompt_runs", [[{**RUN, "length": -1}], [], []]), "is damaged"),
+    "no output runs": (lambda t: t.append_column("output_runs", [[None, [], []]]), "is damaged"),
     "numbers for runs": (with_column("prompt_runs", [1, 2, 3]), "is damaged"),
     "other runs": (with_column("prompt_runs", [[RUN], [RUN], [RUN]]), "content has 100 tokens"),
 }

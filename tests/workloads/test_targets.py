@@ -6,6 +6,7 @@ import numpy as np
 from canonical_files import everything
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trace_files import EXAMPLE_FILES
 
 from workloads import open_file
 from workloads.azure import Azure
@@ -134,3 +135,9 @@ def test_vidur_carries_times_to_the_nanosecond_and_nothing_but_lengths(tmp_path:
     assert (tmp_path / "t.csv").read_text() == (
         "arrived_at,num_prefill_tokens,num_decode_tokens\n0.000000005,100,20\n1,120,7\n2.5,3,1\n"
     )
+
+
+def test_outputs_that_later_prompts_show_are_counted_where_a_target_drops_them(write, tmp_path):
+    file = open_file(write(*EXAMPLE_FILES["bailian"]))
+    lost = write_mooncake(file.load(0), tmp_path / "m.jsonl")
+    assert lost["output of an earlier request in the prompt"] == 1
