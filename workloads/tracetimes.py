@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from workloads.trace import MAX_NS, NANOSECONDS, IntColumn, TraceError
 class TraceTimes(ArrivalProcess):
     """When the requests of a trace arrived, at its rate or another; the first one at 0.
 
-    path is the file; its format is recognized.
+    path is the file; its format is recognized. Requests without tokens have arrived, too.
     rate is requests per second, the trace's own if it is left out. A trace of m requests has the
     rate that gives it its m - 1 gaps, and lasts one mean gap longer than to its last request.
     how is "resample" or "stretch". To resample leaves the gaps of bursts as they are: at a lower
@@ -75,7 +75,9 @@ class TraceTimes(ArrivalProcess):
 
     def _own_times(self) -> tuple[IntColumn, int]:
         """The trace's times from 0 on, and how long it lasts. Raises TraceError without gaps."""
-        times = open_file(self.path).load(seed=0).arrival_ns
+        # only times matter: who came without tokens came, too
+        file = replace(open_file(self.path), zero_tokens="one")
+        times = file.load(seed=0).arrival_ns
         span = int(times[-1] - times[0])
         if not span:
             raise TraceError(f"{self.path}: all requests arrive at one time; a rate needs gaps")
