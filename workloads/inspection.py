@@ -99,9 +99,9 @@ def _as_it_stands(opened: TraceFile, refusal: str) -> Inspection:
     except TraceError:
         options["on_bad_row"] = "drop"
         rows = replace(opened, on_bad_row="drop").raw()
-    if _zeros(rows):
+    if opened.zero_tokens is None and _zeros(rows):
         options["zero_tokens"] = "one"
-    if len(_backwards(rows)):
+    if opened.unsorted == "error" and _backwards(rows):
         options["unsorted"] = "sort"
     try:
         digest: str | None = _with(opened, options).load(seed=0).digest()

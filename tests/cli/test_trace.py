@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import kvsim
+from sim.cli import main
 
 MOONCAKE = (
     '{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1]}\n'
@@ -128,12 +129,18 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("arguments", "named"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_bad_input_is_one_sentence_and_leaves_nothing(
-    arguments: list[str], named: str, folder: Path
+    arguments: list[str],
+    named: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """In this process: many mistakes, and a process of its own would add nothing to any."""
+    monkeypatch.chdir(folder)
     before = names(folder)
-    done = kvsim("trace", *arguments, cwd=folder)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert named in done.stderr
+    assert main(["trace", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1, said.err
+    assert named in said.err
     assert names(folder) == before

@@ -87,6 +87,10 @@ def test_what_a_format_puts_right_by_itself_is_no_problem(write):
     rows = [ended(received_ms, 40, [7, 8, 9], "s") for received_ms in (2000, 1000)]
     found = validate_file(write("t.jsonl", lines(*rows)))
     assert (found.kind, found.num_good, found.problems) == ("dynamo", 2, [])
+    empty = ended(1500, 40, [7, 8, 9], "s")
+    empty["event"]["request"]["output_tokens"] = 0
+    facts = inspect_file(write("u.jsonl", lines(*rows, empty))).facts()
+    assert facts["read_with"] == {"zero_tokens": "one"}
 
 
 def test_a_clean_file_has_no_problems_and_an_empty_one_cannot_be_read(write):
