@@ -90,7 +90,8 @@ def _zero_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 def _refusal_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     if facts["refusal"] is None:
         return
-    yield _line("a run says", facts["refusal"].removeprefix(f"{facts['file']}: "))
+    said = facts["refusal"].removeprefix(f"{facts['file']}: ").removeprefix(f"{facts['file']}/")
+    yield _line("a run says", said)
     if facts["read_with"]:
         options = ", ".join(f"{name}: {value}" for name, value in facts["read_with"].items())
         yield _line("", f"and takes it with {{{options}}}{_other_way(facts['read_with'])}")

@@ -71,12 +71,12 @@ def _draw_arrivals(ax: Axes, bounds: Floats, found: Inspection) -> pd.DataFrame:
     mean = len(found.columns["arrival_ns"]) / bounds[-1]
     unit = next((name for name, size in RATES_S.items() if mean * size >= 1), "day")
     rates = counts / np.diff(bounds) * RATES_S[unit]
-    time, size = _time_unit(bounds)
+    time, size = _time_unit(bounds[-1])
     ax.stairs(rates, bounds / size, fill=True, color=style.PALETTE[0], alpha=0.25)
     ax.stairs(rates, bounds / size, color=style.PALETTE[0], linewidth=1)
     ax.axhline(mean * RATES_S[unit], color=style.NOTE_COLOR, linestyle="--", linewidth=0.9)
-    width = bounds[1] - bounds[0]
-    ax.set_title(f"arrivals in steps of {width:g} s; dashed: mean {mean * RATES_S[unit]:.3g}")
+    step = _step(bounds)
+    ax.set_title(f"arrivals in steps of {step}; dashed: mean {mean * RATES_S[unit]:.3g}")
     ax.set_ylabel(f"requests per {unit}")
     ax.set_xlabel(f"time ({time})")
     ax.margins(x=0)
@@ -85,9 +85,16 @@ def _draw_arrivals(ax: Axes, bounds: Floats, found: Inspection) -> pd.DataFrame:
     return _table("arrivals", f"requests per {unit}", bounds[:-1], rates)
 
 
-def _time_unit(bounds: Floats) -> tuple[str, int]:
-    """The largest unit of which the time has three."""
-    return [unit for unit in UNITS_S.items() if unit[1] == 1 or bounds[-1] >= 3 * unit[1]][-1]
+def _time_unit(span_s: float, least: int = 3) -> tuple[str, int]:
+    """The largest unit of which the time has at least so many."""
+    return [unit for unit in UNITS_S.items() if unit[1] == 1 or span_s >= least * unit[1]][-1]
+
+
+def _step(bounds: Floats) -> str:
+    """The width of a step in words."""
+    width = bounds[1] - bounds[0]
+    unit, size = _time_unit(width, least=1)
+    return f"{width / size:.4g} {unit}"
 
 
 def _draw_lengths(ax: Axes, columns: Mapping[str, IntColumn]) -> pd.DataFrame:
@@ -108,7 +115,7 @@ def _draw_lengths(ax: Axes, columns: Mapping[str, IntColumn]) -> pd.DataFrame:
     ax.set_title("lengths")
     ax.set_xlabel("up to so many tokens")
     ax.set_ylabel("requests (%)")
-    ax.legend(loc="upper left")
+    ax.legend(loc="best")
     return pd.concat(tables)
 
 
@@ -124,7 +131,7 @@ def _draw_sharing(ax: Axes, bounds: Floats, found: Inspection) -> pd.DataFrame:
         share = sums[0] / sums[1]
         so_far = np.cumsum(sums[0]) / np.cumsum(sums[1])
     knows_times = "arrival_ns" in found.columns
-    time, size = _time_unit(bounds) if knows_times else ("", 1)
+    time, size = _time_unit(bounds[-1]) if knows_times else ("", 1)
     ax.stairs(share, bounds / size, baseline=None, color=style.PALETTE[5], label="in each step")
     ax.plot(bounds[1:] / size, so_far, color=style.PALETTE[2], label="since the start")
     ax.set_title("prompt tokens an unbounded cache would serve")
@@ -133,7 +140,7 @@ def _draw_sharing(ax: Axes, bounds: Floats, found: Inspection) -> pd.DataFrame:
     ax.set_ylim(-0.02, 1.02)
     ax.margins(x=0)
     style.percent_axis(ax.yaxis)
-    ax.legend(loc="upper left", ncols=2)
+    ax.legend(loc="best", ncols=2)
     parts = [_table("sharing", "in each step", bounds[:-1], share)]
     return pd.concat([*parts, _table("sharing", "since the start", bounds[1:], so_far)])
 
@@ -145,7 +152,7 @@ def _table(panel: str, series: str, x: Floats, y: Floats) -> pd.DataFrame:
 def _small_print(found: Inspection) -> list[str]:
     notes = []
     if found.refusal is not None:
-        said = found.refusal.removeprefix(f"{found.path}: ")
+        said = found.refusal.removeprefix(f"{found.path}: ").removeprefix(f"{found.path}/")
         notes.append(f"A run refuses this file as it is: {said}")
     for name in ("prompt", "output"):
         empty = int(np.count_nonzero(found.columns[f"{name}_tokens"] == 0))
