@@ -9,7 +9,8 @@ times in nanoseconds; those that the source does not know are not there. Content
 
 The metadata key kvsim.trace holds JSON: the schema's version, the trace's digest,
 has_output_identity, where it came from, and what reading that dropped or altered. A trace that is
-written and read back has the same digest.
+written and read back has the same digest; a file that holds another one is damaged, and refused
+whatever on_bad_row says. Pages have checksums.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import pyarrow.parquet as pq
 from workloads.content import Content, IntColumn, RunColumns, Runs
 from workloads.files import LFS_POINTER, open_binary
 from workloads.readers import read_parquet
-from workloads.rows import Column, Rows
+from workloads.rows import Column, Rows, shown
 from workloads.rules import whole_number_rule
 from workloads.trace import COLUMNS, MAX_TOKENS, Trace, TraceError
 from workloads.tracefile import TraceFile
@@ -39,6 +40,7 @@ RUNS, OUTPUT_SOURCE, OUTPUT_RUNS = "prompt_runs", "output_source", "output_runs"
 RUN_CELLS = ("source", "start", "length")
 RUNS_TYPE = pa.large_list(pa.struct([(name, pa.int64()) for name in RUN_CELLS]))
 REQUIRED = ("arrival_ns", "prompt_tokens", "output_tokens")
+FACTS = {"schema", "digest", "has_output_identity", "source", "notes"}
 BEFORE = "when converted: "
 MAX_OFFSET = 2**62  # of a token in its source
 
@@ -59,17 +61,25 @@ class Canonical(TraceFile):
 
     def read(self, columns: Sequence[Column]) -> Rows:
         facts = self._facts()
-        rows = read_parquet(self.path, columns, self.on_bad_row)
+        rows = self._as_written(facts)
+        asked = {column.field for column in columns}
+        rows.fields = {name: cells for name, cells in rows.fields.items() if name in asked}
+        return rows
+
+    def _as_written(self, facts: Mapping[str, Any]) -> Rows:
+        """All rows with all columns. Raises TraceError if they are not the trace once written."""
+        rows = read_parquet(self.path, self.columns, "error")
         for name in (*COLUMNS, RUNS, OUTPUT_SOURCE, OUTPUT_RUNS):
             rows.notes.pop(f"ignored: column {name!r}", None)
         rows.notes.update(_notes_before(facts))
-        kept = rows.numbers - 1
-        if "parent" in rows.fields:
-            rows.fields["parent"] = _parents_kept(rows.fields["parent"], kept)
-        content = self._content()
-        if content is not None:
-            rows.content = content.take(kept)
-        rows.has_output_identity = facts.get("has_output_identity") is True
+        rows.content = self._content()
+        rows.has_output_identity = facts["has_output_identity"]
+        digest = rows.to_trace().digest()
+        if digest != facts["digest"]:
+            raise TraceError(
+                f"{self.path}: is damaged: its digest is {digest}, the metadata says "
+                f"{shown(facts['digest'])}"
+            )
         return rows
 
     def _facts(self) -> Mapping[str, Any]:
@@ -84,13 +94,18 @@ class Canonical(TraceFile):
             raise TraceError(
                 f"{self.path}: has schema version {facts.get('schema')!r}; accepted: {SCHEMA}"
             )
+        if facts.keys() != FACTS or type(facts["has_output_identity"]) is not bool:
+            raise TraceError(
+                f"{self.path}: is damaged: its metadata is not {', '.join(sorted(FACTS))}, as "
+                "kvsim trace convert writes it"
+            )
         return facts
 
     def _content(self) -> Content | None:
         """The runs of all rows, None if the file has none. Raises TraceError if they are none."""
         with open_binary(self.path) as file:
             try:
-                table = pq.ParquetFile(file)
+                table = pq.ParquetFile(file, page_checksum_verification=True)
                 names = table.schema_arrow.names
                 if RUNS not in names:
                     return None
@@ -102,13 +117,6 @@ class Canonical(TraceFile):
                     f"{self.path}: {RUNS}, {OUTPUT_SOURCE} or {OUTPUT_RUNS} is damaged; accepted: "
                     "as kvsim trace convert writes them"
                 ) from None
-
-
-def _parents_kept(parents: IntColumn, kept: IntColumn) -> IntColumn:
-    """Parents, which count all rows of the file, as places among those kept; -1 for others."""
-    places = np.full(max(int(kept[-1]), int(parents.max())) + 2, -1)  # the last is where -1 leads
-    places[kept] = np.arange(len(kept))
-    return places[parents]
 
 
 def _metadata(path: str) -> dict[str, Any] | None:
@@ -173,7 +181,7 @@ def _int64(array: pa.Array) -> IntColumn:
 
 def write_canonical(trace: Trace, path: Path) -> dict[str, int]:
     """Write a trace with everything it has. Nothing is lost, so nothing is returned."""
-    pq.write_table(canonical_table(trace), path, compression="zstd")
+    pq.write_table(canonical_table(trace), path, compression="zstd", write_page_checksum=True)
     return {}
 
 

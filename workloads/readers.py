@@ -243,7 +243,8 @@ def read_parquet(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
     with open_binary(path) as file:
         try:
             # its end comes first, which a zstd stream cannot jump to
-            table = pq.ParquetFile(file if file.seekable() else pa.BufferReader(file.read()))
+            seekable = file if file.seekable() else pa.BufferReader(file.read())
+            table = pq.ParquetFile(seekable, page_checksum_verification=True)
             reading.header(table.schema_arrow.names)
             wanted = [column.name for column in reading.columns]
             number = 1

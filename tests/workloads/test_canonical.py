@@ -147,14 +147,35 @@ def test_a_file_that_was_tampered_with_is_one_sentence(write, change, sentence):
     assert "\n" not in str(error.value)
 
 
-def test_a_dropped_row_takes_its_content_along_and_orphans_its_follow_ups(write) -> None:
-    path = write("t.parquet", damaged(with_column("max_tokens", [0, 50, 9])))
-    trace = Canonical(path, on_bad_row="drop").load(0)
-    assert trace.prompt_tokens.tolist() == [120, 3]
-    assert trace.content is not None
-    assert trace.content.runs(1) == [(0, 41, 3)]
-    assert trace.parent is not None
-    assert trace.parent.tolist() == [-1, -1]
+OTHER_TRACES = {
+    "a row less": lambda table: table.slice(0, 2),
+    "another length": with_column("output_tokens", [10, 20, 31]),
+    "another arrival": with_column("arrival_ns", [5, 6, 2**40]),
+    "no max_tokens": lambda table: table.drop_columns(["max_tokens"]),
+    "no content": lambda table: table.drop_columns(["prompt_runs", "output_source"]),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_TRACES.values(), ids=OTHER_TRACES.keys())
+@pytest.mark.parametrize("options", [{}, {"limit": 1}, {"on_bad_row": "drop"}])
+def test_a_file_that_holds_another_trace_than_was_written_is_refused(write, change, options):
+    path = write("t.parquet", damaged(change))
+    sentence = f"is damaged: its digest is [0-9a-f]{{32}}, .* '{everything().digest()}'"
+    for read in (lambda file: file.load(0), Canonical.lengths, Canonical.raw):
+        with pytest.raises(TraceError, match=sentence):
+            read(Canonical(path, **options))
+
+
+def test_no_flipped_bit_gives_another_trace(write) -> None:
+    content, digest = packed(everything()), everything().digest()
+    for place in range(0, len(content), 7):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        try:
+            read = Canonical(write("t.parquet", bytes(flipped))).load(0)
+        except TraceError:
+            continue
+        assert (read.digest(), read.provides) == (digest, everything().provides), place
 
 
 def test_another_version_of_the_schema_is_refused(write) -> None:
