@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.sequence import ARRIVAL_NS, IntArray
 
@@ -17,12 +17,14 @@ FOREVER_NS = 1 << 62
 class FollowUps:
     """Turns of conversations: parent[i] is the request before request i, -1 if it is the first.
 
-    Request i arrives max(think_ns[i], 1) ns after its parent has finished. If the parent does not
-    finish, neither does it: it is rejected when the parent is, or fails.
+    Request i arrives max(think_ns[i], 1) ns after its parent has ended. If the parent does not
+    finish, a request that needs its answer does not either: it is rejected when the parent is, or
+    fails. needs_answer says which do; without it, all.
     """
 
     parent: IntArray
     think_ns: IntArray
+    needs_answer: NDArray[np.bool_] | None = None
 
 
 class Arrivals:
@@ -32,12 +34,15 @@ class Arrivals:
         self._requests = requests
         self._think_ns: list[int] = []
         self._children: dict[int, list[int]] = {}
+        self._free: frozenset[int] = frozenset()  # follow-ups that need no answer
         first = np.arange(len(requests))
         if follow_ups is not None:
             first = np.flatnonzero(follow_ups.parent < 0)
             self._think_ns = np.maximum(follow_ups.think_ns, 1).tolist()
             for child in np.flatnonzero(follow_ups.parent >= 0).tolist():
                 self._children.setdefault(follow_ups.parent.item(child), []).append(child)
+            if follow_ups.needs_answer is not None:
+                self._free = frozenset(np.flatnonzero(~follow_ups.needs_answer).tolist())
         self._ids = np.append(first, len(requests))
         self._times = np.append(requests[first, ARRIVAL_NS], FOREVER_NS)
         self._next = 0
@@ -62,14 +67,15 @@ class Arrivals:
     def has_follow_ups(self) -> bool:
         return len(self._children) > 0
 
-    def finished(self, request: int, now_ns: int) -> None:
-        """A request has finished: what follows it now has a time."""
+    def ended(self, request: int, end_ns: int, has_finished: bool) -> list[int]:
+        """A request has ended: what follows it has a time. Return what will never come instead."""
+        lost = []
         for child in self._children.get(request, ()):
-            time_ns = now_ns + self._think_ns[child]
+            if not has_finished and child not in self._free:
+                lost.append(child)
+                continue
+            time_ns = end_ns + self._think_ns[child]
             self._requests[child, ARRIVAL_NS] = time_ns
             heapq.heappush(self._released, (time_ns, child))
             self.next_ns = min(self.next_ns, time_ns)
-
-    def following(self, request: int) -> Sequence[int]:
-        """The requests that would have followed one that did not finish."""
-        return self._children.get(request, ())
+        return lost

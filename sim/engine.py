@@ -119,10 +119,8 @@ class Replica:
         while scheduler.ended:
             request = scheduler.ended.pop()
             end_ns = requests.item(request, FINISH_NS)
-            if requests.item(request, STATUS) == FINISHED:
-                self.arrivals.finished(request, end_ns)
-                continue
-            for child in self.arrivals.following(request):
+            has_finished = requests.item(request, STATUS) == FINISHED
+            for child in self.arrivals.ended(request, end_ns, has_finished):
                 requests[child, ARRIVAL_NS] = end_ns
                 scheduler.reject(child, f"follows request {request}, which did not finish", end_ns)
 
@@ -210,6 +208,8 @@ class Replica:
         while arrivals.next_ns <= last_start:
             i = int(np.searchsorted(starts, arrivals.next_ns))
             self._arrive(starts.item(i))
+            if scheduler.ended:
+                self._release()  # whoever was refused may ask again before the last start
             joined[i:] = scheduler.num_waiting - num_waiting
         is_queued = scheduler.blocked != TOKEN_BUDGET
         recorder.iterations(count, num_running, num_waiting, is_queued, is_fragmented)

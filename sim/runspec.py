@@ -105,10 +105,17 @@ def _load_trace(parameters: str, folder: str, seed: int) -> Trace:
 
 
 def follow_ups(trace: Trace) -> FollowUps | None:
-    """Which requests of a trace wait for others; None if all come at their own times."""
+    """Which requests of a trace wait for others; None if all come at their own times.
+
+    A request needs the answer of the one before if both are of one session. Users of a closed
+    loop, who have no sessions, ask again whatever became of their last request.
+    """
     if trace.parent is None or trace.think_ns is None:
         return None
-    return FollowUps(trace.parent, trace.think_ns)
+    needs_answer = np.zeros(len(trace), np.bool_)
+    if trace.session is not None:
+        needs_answer = (trace.parent >= 0) & (trace.session == trace.session[trace.parent])
+    return FollowUps(trace.parent, trace.think_ns, needs_answer)
 
 
 def uses_seed(config: Config) -> bool:

@@ -207,7 +207,7 @@ class ClosedLoop(Turns):
 
     users is how many there are; arrivals say when each begins. Requests go round the users, so
     each makes as many as the others, give or take one. What a user asks has nothing to do with
-    the answer before: no history, no sessions.
+    the answer before: no history, no sessions; and who is refused thinks, and asks again.
     think_s is the time from an answer to the next request, {kind: …} (kvsim list durations), or a
     bare number of seconds.
     """

@@ -8,6 +8,7 @@ from sim.allocators.unbounded import Unbounded
 from sim.arrivals import FollowUps
 from sim.costs.linear import Constant
 from sim.engine import Memory, Options, Run, simulate
+from sim.runspec import follow_ups
 from sim.schedulers import Fcfs, Scheduler
 from sim.schedulers.static import Static
 from sim.sequence import (
@@ -20,6 +21,7 @@ from sim.sequence import (
     Limits,
     new_requests,
 )
+from workloads.combine import Mix
 
 US = 1_000
 
@@ -78,6 +80,49 @@ def test_a_turn_whose_parent_fails_is_rejected_when_it_does() -> None:
     simulate(requests, Memory(12, 100), paged, Fcfs(), Constant(1e-6), options)
     assert requests[:, STATUS].tolist() == [FAILED, REJECTED]
     assert requests[1, FINISH_NS] == requests[0, FINISH_NS] > 0
+
+
+def test_who_needs_no_answer_asks_again_after_a_refusal_or_a_failure() -> None:
+    turns = np.array([(3, 100, 2, -1), (3, 4, 30, 0), (3, 4, 2, 1), (3, 4, 2, 1)], np.int64).T
+    requests = new_requests(turns[0] * US, turns[1], turns[2], Limits(100, turns[2]))
+    needs_answer = np.array([False, False, True, False])
+    options = Options(follow_ups=FollowUps(turns[3], np.array([0, 5, 0, 0]) * US, needs_answer))
+    simulate(requests, Memory(12, 100), Paged(block_size=1), Fcfs(), Constant(1e-6), options)
+    assert requests[:, STATUS].tolist() == [REJECTED, FAILED, REJECTED, FINISHED]
+    assert requests[1, ARRIVAL_NS] == 8 * US
+    assert requests[3, ARRIVAL_NS] == requests[1, FINISH_NS] + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_refused_users_ask_again_at_the_same_times_with_and_without_sleeping(seed: int) -> None:
+    """Many are too long, and others queue for memory: refusals come in the middle of a sleep."""
+    draw = np.random.default_rng(seed)
+    parents = np.maximum(np.arange(60) - 6, -1)
+    prompts = np.where(draw.random(60) < 0.4, 100, draw.integers(1, 20, 60))
+    outputs = draw.integers(1, 40, 60)
+    think = draw.integers(0, 5000, 60)
+    needs = draw.random(60) < 0.1
+    found = []
+    for single_step in (True, False):
+        requests = new_requests(np.zeros(60, np.int64), prompts, outputs, Limits(100, outputs))
+        options = Options(single_step, follow_ups=FollowUps(parents, think, needs))
+        paged = Paged(block_size=4)
+        done = simulate(requests, Memory(80, 100), paged, Fcfs(), Constant(1e-6), options)
+        found.append((requests.tolist(), done.recorder.timeline(), done.recorder.num_iterations))
+        assert done.recorder.num_queued_iterations
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kinds", [["loop"], ["chat"], ["loop", "chat"]])
+def test_only_turns_of_one_session_need_the_answer_before(kinds: list[str]) -> None:
+    turns = {"loop": {"kind": "closed_loop", "users": 2}, "chat": {"kind": "chat", "count": 3}}
+    part = {"kind": "synthetic", "num_requests": 6, "prompt_tokens": 5, "output_tokens": 4}
+    part["arrivals"] = {"kind": "poisson", "rate": 1.0}
+    trace = Mix([{**part, "turns": turns[kind]} for kind in kinds]).load(0)
+    found = follow_ups(trace)
+    assert found is not None
+    assert found.needs_answer is not None
+    assert int(found.needs_answer.sum()) == (4 if "chat" in kinds else 0)
 
 
 @pytest.mark.parametrize("users", [1, 3])
