@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# Of the budget: when compiling, checking and measuring ceilings stop, done or not.
+PREPARE_SHARES = (0.4, 0.6, 0.65)
 TRUE = ("1", "true", "on", "yes", "y")  # what Triton reads as true
 
 
@@ -135,6 +137,18 @@ def attempt(document: dict[str, Any], name: str, work: Callable[[], Any]) -> Non
         print(f"{name} failed: {document['failures'][name]}")
 
 
+def left_out(document: dict[str, Any]) -> dict[str, str]:
+    """One sentence for each of compiling and checking that the budget cut short."""
+    from kernels.calibrate.sanity import OUT_OF_TIME  # noqa: PLC0415
+
+    found = {}
+    for step, cost in (("compiled", "compile when timed"), ("correctness", "are not timed")):
+        count = sum(each.get("failure") == OUT_OF_TIME for each in document[step])
+        if count:
+            found[step] = f"{count} variants {OUT_OF_TIME}; they {cost}"
+    return found
+
+
 def calibrate(args: argparse.Namespace, begin: float) -> int:
     """The whole protocol on a GPU; returns the exit code. Whatever ends it early, the files hold
     what was done until then, and say what it was."""
@@ -156,7 +170,7 @@ def measure(args: argparse.Namespace, begin: float, document: dict[str, Any]) ->
     """Compile, check, then time everything; returns the exit code."""
     import torch  # noqa: PLC0415
 
-    from kernels.calibrate import ceilings, correctness, precompile  # noqa: PLC0415
+    from kernels.calibrate import ceilings, correctness, precompile, sanity  # noqa: PLC0415
     from kernels.calibrate.grid import sections  # noqa: PLC0415
     from kernels.calibrate.pool import Device, Pool  # noqa: PLC0415
     from kernels.calibrate.run import Calibration  # noqa: PLC0415
@@ -165,18 +179,24 @@ def measure(args: argparse.Namespace, begin: float, document: dict[str, Any]) ->
 
     device, plan = Device.gpu(), sections(args.seed)
     points = [p for s in plan for p in s.points]
-    attempt(document, "compiled", lambda: precompile.compile_all(device.arch, points, args.workers))
+    compile_by, check_by, ceilings_by = (begin + share * args.budget for share in PREPARE_SHARES)
+    attempt(
+        document,
+        "compiled",
+        lambda: precompile.compile_all(device.arch, points, args.workers, compile_by),
+    )
     print(f"compiled {len(document['compiled'])} variants in {time.monotonic() - begin:.0f} s")
     variants = all_variants(points, device.num_sms)
-    document["correctness"] = correctness.run_checks(variants, "cuda")
+    document["correctness"] = correctness.run_checks(variants, "cuda", deadline=check_by)
     broken = correctness.broken(document["correctness"])
     print(f"checked {len(variants)} variants, broken: {sorted(broken) or 'none'}")
     torch.cuda.empty_cache()
     pool, timer = Pool.largest(device, args.seed), GraphTimer()
     document["pool_bytes"] = pool.num_bytes
     run = Calibration(args.out, pool, timer, begin + args.budget, document, broken=broken)
-    document["ceilings"], failures = ceilings.measure_ceilings(pool, timer)
-    document["failures"] |= failures
+    document["ceilings"], failures = ceilings.measure_ceilings(pool, timer, ceilings_by)
+    document["ceilings"]["link_tb_s"] = sanity.link_tb_s(document["gpu"]["name"])
+    document["failures"] |= left_out(document) | failures
     print(f"a pool of {pool.num_bytes / 2**30:.2f} GiB; ceilings: {document['ceilings']}")
     print(f"failed steps: {document['failures'] or 'none'}")
     run.write()

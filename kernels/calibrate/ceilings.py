@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 
 import torch
@@ -11,6 +13,7 @@ import triton
 import triton.language as tl
 
 from kernels.calibrate.pool import Pool
+from kernels.calibrate.sanity import OUT_OF_TIME
 from kernels.calibrate.timing import GraphTimer, Timing
 from kernels.calibrate.works import Step, matmul_step
 from kernels.launch import Launch
@@ -68,10 +71,16 @@ def _rate(timing: Timing, amount: float) -> float:
     return amount / timing.us / 1e6
 
 
-def measure_ceilings(pool: Pool, timer: GraphTimer) -> tuple[dict[str, float], dict[str, str]]:
-    """What could be measured, and why the rest could not."""
+def measure_ceilings(
+    pool: Pool, timer: GraphTimer, deadline: float = math.inf
+) -> tuple[dict[str, float], dict[str, str]]:
+    """What could be measured, and why the rest could not. deadline: of time.monotonic(), after
+    which no further one is begun."""
     found, failures = {}, {}
     for name, measure in measures(pool, timer).items():
+        if time.monotonic() > deadline:
+            failures[name] = OUT_OF_TIME
+            continue
         try:
             found[name] = measure()
         except Exception as problem:  # the other ceilings still refuse what they can

@@ -3,6 +3,8 @@ time."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +15,7 @@ import torch
 from kernels import mla, reference
 from kernels.calibrate import correctness_ops as ops
 from kernels.calibrate.pool import padded
+from kernels.calibrate.sanity import OUT_OF_TIME
 from kernels.calibrate.variants import Variant
 from kernels.cases import Case, Shape, make_case, relative_error, tolerance
 from kernels.decode import contiguous_decode, paged_decode
@@ -145,20 +148,22 @@ EXACT = ("append", "copy_blocks", "h2d", "d2h")  # the same bytes or wrong
 
 
 def run_checks(
-    variants: Iterable[Variant], device: str, scale: Scale = FULL
+    variants: Iterable[Variant], device: str, scale: Scale = FULL, deadline: float = math.inf
 ) -> list[dict[str, Any]]:
     """Every variant with its error; ok where it is within the tolerance. A kernel that raises is
-    reported, not raised."""
-    results = [_checked(variant, device, scale) for variant in variants]
+    reported, not raised. deadline: of time.monotonic(), after which nothing more is checked."""
+    results = [_checked(variant, device, scale, deadline) for variant in variants]
     _decode_case.cache_clear()  # the memory is needed for what is timed
     ops.clear()
     return results
 
 
-def _checked(variant: Variant, device: str, scale: Scale) -> dict[str, Any]:
+def _checked(variant: Variant, device: str, scale: Scale, deadline: float) -> dict[str, Any]:
     allowed = 0.0 if variant.kernel in EXACT else tolerance(Shape(dtype=variant.model.dtype))
+    error, failure = float("inf"), OUT_OF_TIME
     try:
-        error, failure = CHECKS[variant.kernel](variant, scale, device), ""
+        if time.monotonic() < deadline:
+            error, failure = CHECKS[variant.kernel](variant, scale, device), ""
     except Exception as problem:  # what cannot run must not end the calibration of the others
         error, failure = float("inf"), f"{type(problem).__name__}: {problem}"[:200]
     return {

@@ -1,5 +1,5 @@
-"""calibration.json and points.csv, written after every section so that a run cut short has kept
-what it did."""
+"""calibration.json and points.csv, written at every sentinel so that a run cut short has kept what
+it did."""
 
 from __future__ import annotations
 

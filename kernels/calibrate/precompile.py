@@ -3,7 +3,9 @@ run."""
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -16,6 +18,7 @@ from kernels.calibrate.build import build
 from kernels.calibrate.points import Point
 from kernels.calibrate.pool import Device, Pool
 from kernels.calibrate.provenance import ptx_hash
+from kernels.calibrate.sanity import OUT_OF_TIME
 from kernels.launch import Launch
 from kernels.static import compile_for, inspect
 
@@ -52,11 +55,16 @@ def _one_set(point: Point) -> Point:
     return replace(point, l2="warm") if point.lengths else point
 
 
-def _compile_share(arch: int, points: list[Point], share: tuple[int, int]) -> list[dict[str, Any]]:
-    """Worker: compile every share[1]-th variant, from the share[0]-th on."""
+def _compile_share(
+    arch: int, points: list[Point], share: tuple[int, int], deadline: float
+) -> list[dict[str, Any]]:
+    """Worker: compile every share[1]-th variant, from the share[0]-th on, until the deadline."""
     chosen = list(variants(arch, points).items())[share[0] :: share[1]]
     results = []
     for key, launch in chosen:
+        if time.monotonic() > deadline:
+            results.append({"kernel": key, "ok": False, "failure": OUT_OF_TIME})
+            continue
         try:
             kernel = compile_for(arch, launch)
             report = inspect(kernel)
@@ -82,10 +90,16 @@ def _compile_share(arch: int, points: list[Point], share: tuple[int, int]) -> li
     return results
 
 
-def compile_all(arch: int, points: list[Point], workers: int | None = None) -> list[dict[str, Any]]:
+def compile_all(
+    arch: int, points: list[Point], workers: int | None = None, deadline: float = math.inf
+) -> list[dict[str, Any]]:
     """Compile every variant into Triton's cache on disk, where the timed run finds it; one dict a
-    variant."""
+    variant. deadline: of time.monotonic(), which all processes share; after it nothing more is
+    begun."""
     workers = workers or max(1, (os.cpu_count() or 2) - 2)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as executor:
-        jobs = [executor.submit(_compile_share, arch, points, (i, workers)) for i in range(workers)]
+        jobs = [
+            executor.submit(_compile_share, arch, points, (i, workers), deadline)
+            for i in range(workers)
+        ]
         return [result for job in jobs for result in job.result()]

@@ -22,6 +22,7 @@ from kernels.launch import Launch
 
 SENTINEL_EVERY, CHECK_EVERY, REPEAT_EVERY = 30, 20, 20
 FAILED = "failed: "  # how the note of a point that raised begins
+WRONG = "output is off by "  # and that of one whose output was
 RESERVE_S = 3.0  # kept for writing the files
 
 
@@ -46,7 +47,8 @@ class Calibration:
     broken: set[str] = field(default_factory=set)  # names of variants that failed their check
     say: Callable[[str], None] = print
     _sample: list[tuple[Point, Row]] = field(default_factory=list)  # to be timed again
-    _repeated: list[tuple[Row, float]] = field(default_factory=list)
+    _repeated: list[tuple[Row, Row]] = field(default_factory=list)  # a row and its second timing
+    _needs: list[set[str]] = field(default_factory=list)  # of every row: the variants behind it
 
     def remaining(self) -> float:
         return self.deadline - time.monotonic() - RESERVE_S
@@ -54,24 +56,32 @@ class Calibration:
     def run(self, sections: list[Section]) -> None:
         """All sections, with a sentinel at both ends; a section that cannot fit into what is left
         of the budget is skipped whole. A sample of every section's points is timed again after the
-        next one."""
-        self._sentinel()
-        for section in sections:
-            earlier, self._sample = self._sample, []
-            begin, before = time.monotonic(), len(self.rows)
+        next one. Both files are written at every sentinel and whatever ends the run."""
+        try:
+            self._sentinel()
+            for section in sections:
+                earlier, self._sample = self._sample, []
+                self._account(section)
+                self._repeat(earlier)
+            self._repeat(self._sample)
+            self._sentinel()
+        finally:
+            self.write()
+
+    def _account(self, section: Section) -> None:
+        """Run a section and say what became of it, also where something ends the run in it."""
+        begin, before = time.monotonic(), len(self.rows)
+        skipped = "ended early"
+        try:
             skipped = self._section(section)
-            seconds = round(time.monotonic() - begin, 2)
-            done = len(self.rows) - before
-            self._repeat(earlier)
+        finally:
+            seconds, done = round(time.monotonic() - begin, 2), len(self.rows) - before
             self.document["sections"][section.name] = {
                 "seconds": seconds,
                 "points": done,
                 "skipped": skipped,
             }
             self.say(f"{section.name:12s} {done:4d} points {seconds:7.1f} s  {skipped}")
-            self.write()
-        self._repeat(self._sample)
-        self._sentinel()
 
     def _section(self, section: Section) -> str:
         needed = section.predicted_s(FAST)
@@ -82,6 +92,7 @@ class Calibration:
                 return f"{len(section.points) - done} points, out of budget"
             row = self.measure(point)
             self.rows.append(row)
+            self._needs.append(self._needed(point))
             if len(self.rows) % REPEAT_EVERY == REPEAT_EVERY // 2 and row["ok"]:
                 self._sample.append((point, row))
             if len(self.rows) % SENTINEL_EVERY == 0:
@@ -91,15 +102,17 @@ class Calibration:
     def _repeat(self, sample: list[tuple[Point, Row]]) -> None:
         for point, row in sample:
             if self.remaining() > points.predicted_s(point, SLOW):
-                again = self.measure(point)
-                if again["us"] is not None:
-                    self._repeated.append((row, again["us"]))
+                self._repeated.append((row, self.measure(point)))
+
+    def _needed(self, point: Point) -> set[str]:
+        """Names of the variants that the point's time depends on."""
+        return {v.name for v in needed_variants(point, self.pool.device.num_sms)}
 
     def measure(self, point: Point) -> Row:
         """Time one point. A point that fails gives a row that says so and no time."""
         row = output.empty_row(point)
         try:
-            needed = {v.name for v in needed_variants(point, self.pool.device.num_sms)}
+            needed = self._needed(point)
             if needed & self.broken:
                 add_note(row, f"not timed: {min(needed & self.broken)} failed its check")
                 return row
@@ -110,21 +123,32 @@ class Calibration:
             time_it = self.timer.eager if point.eager else self.timer.graph
             output.fill_times(row, time_it(work.sets, count))
             self._judge(row, work, count)
+            if WRONG in row["note"]:
+                self._distrust({name for name in needed if not name.startswith("combine")})
         except Exception as problem:  # one point must not end the run
             row["ok"] = 0
             add_note(row, f"{FAILED}{type(problem).__name__}: {problem}"[:200])
         return row
 
     def failed(self) -> bool:
-        """Whether something went wrong that the exit code must tell: a broken kernel, a failed
-        point or step, or no section run at all."""
-        sections = self.document["sections"].values()
+        """Whether something went wrong that the exit code must tell: a broken kernel, a wrong
+        output, a failed point, sentinel or step, or not one row that can be used."""
+        timed = self.rows + [again for _, again in self._repeated]
         return bool(
             self.broken
             or self.document.get("failures")
-            or any(FAILED in row["note"] for row in self.rows)
-            or not any(section["points"] for section in sections)
+            or any(FAILED in row["note"] or WRONG in row["note"] for row in timed)
+            or not any(row["ok"] for row in self.rows)
         )
+
+    def _distrust(self, names: set[str]) -> None:
+        """A variant whose output was wrong when it was timed is timed no more, and the rows that it
+        has are refused."""
+        self.broken |= names
+        for row, needed in zip(self.rows, self._needs, strict=True):
+            if needed & names:
+                row["ok"] = 0
+                add_note(row, f"refused: {min(needed & names)} gave a wrong output later")
 
     def _describe(self, row: Row, point: Point, work: Work, compiled: list[Any]) -> None:
         """Configuration columns, and the kernel's entry in calibration.json."""
@@ -147,15 +171,16 @@ class Calibration:
                 row["kv_stages"] = compiled[0].metadata.shared // work.tile_bytes
 
     def _judge(self, row: Row, work: Work, count: int) -> None:
-        """Refuse what cannot be true; check the output of every twentieth point."""
+        """Refuse what cannot be true; check the output of sentinels and every twentieth point."""
         l2_bytes, sets = self.pool.device.l2_bytes, len(work.sets)
         if sanity.is_warm(row, l2_bytes, sets):
             row["l2"] = "warm"
         reasons = sanity.impossible(row, self.document["ceilings"], l2_bytes, sets)
-        if work.check and len(self.rows) % CHECK_EVERY == 0:
+        due = row["section"] == "sentinels" or len(self.rows) % CHECK_EVERY == 0
+        if work.check and due:
             error = work.check((count - 1) % len(work.sets))
             if not error <= sanity.MAX_ERROR:
-                reasons.append(f"output is off by {error:.1e}")
+                reasons.append(f"{WRONG}{error:.1e}")
             else:
                 add_note(row, "output checked")
         if (row["us_p90"] - row["us_p10"]) > 0.04 * row["us"]:
@@ -176,12 +201,20 @@ class Calibration:
             )
 
     def _sentinel(self) -> None:
-        state = {"us": self.measure(sentinel())["us"], "after_points": len(self.rows)}
+        row = self.measure(sentinel())
+        state = {"after_points": len(self.rows), **{k: row[k] for k in ("us", "ok", "note")}}
         self.document["sentinels"].append(state | provenance.machine_state())
+        if not row["ok"]:
+            self.document.setdefault("failures", {}).setdefault(
+                "sentinels", f"after {len(self.rows)} points: {row['note']}"
+            )
+        self.write()
 
     def write(self) -> None:
-        """Both files, as far as the run is, with the marks that the sentinels give so far."""
+        """Both files, as far as the run is, with the marks that sentinels and repeats give so
+        far."""
         notes.mark_drift(self.rows, self.document["sentinels"])
+        self.document["repeats"] = notes.repeated(self._repeated)
         self.document["sentinel_drift"] = notes.drift(self.document["sentinels"])
         output.write_points(self.folder, self.rows)
         output.write_json(self.folder / "calibration.json", self.document)
@@ -190,9 +223,10 @@ class Calibration:
         """Notes that need all rows, then the files for the last time."""
         notes.note_trends(self.rows)
         notes.note_host_link(self.rows)
-        self.document["repeats"] = notes.repeated(self._repeated)
+        failures = self.document.setdefault("failures", {})
         if notes.drift(self.document["sentinels"]) is None:
-            failures = self.document.setdefault("failures", {})
-            failures["sentinels"] = "fewer than two were timed: drift is unknown"
-        self.document["status"] = "complete"
+            failures["drift"] = "fewer than two sentinels were timed: drift is unknown"
+        if not any(row["ok"] for row in self.rows):
+            failures["run"] = "no row can be used: nothing was timed, or all of it was refused"
+        self.document["status"] = "failed" if "run" in failures else "complete"
         self.write()

@@ -189,9 +189,23 @@ def test_every_kernel_that_moves_bytes_is_held_against_the_read_ceiling(kernel):
     assert any("the read ceiling" in r for r in sanity.impossible(fast, ceilings, l2_bytes, sets=4))
 
 
-def test_a_copy_over_the_host_link_is_not_held_against_the_memory():
-    point = next(p for p in EVERY_POINT if p.kernel == "h2d")
-    assert sanity.impossible(timed_row(point, 0.01), {"read_tb_s": 4.2}, 2**20) == []
+@pytest.mark.parametrize(
+    ("gpu", "fastest"), [("NVIDIA H200", 3995.0), ("NVIDIA GH200 480GB", 569.0)]
+)
+def test_a_copy_over_the_host_link_is_held_against_the_link_alone(gpu, fastest):
+    point = max((p for p in EVERY_POINT if p.kernel == "h2d"), key=points.moved_bytes)
+    ceilings = {"read_tb_s": 0.001, "link_tb_s": sanity.link_tb_s(gpu)}
+    assert points.moved_bytes(point) == 2**28
+    assert sanity.impossible(timed_row(point, fastest), ceilings, 2**20) == []
+    assert sanity.impossible(timed_row(point, 0.98 * fastest), ceilings, 2**20) == [
+        "moves bytes faster than the host link"
+    ]
+
+
+@pytest.mark.parametrize("us", [float("nan"), float("inf"), -5.0])
+def test_what_is_no_time_is_refused(us):
+    row = timed_row(decode_point("decode", 16, 1, 128), 1.0) | {"us": us}
+    assert sanity.impossible(row, {}, 2**20) == ["not timed"]
 
 
 def test_what_goes_round_in_less_than_twice_l2_is_called_warm(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from kernels import standins
 from kernels.calibrate import __main__ as command
-from kernels.calibrate import ceilings, correctness, provenance, timing
+from kernels.calibrate import ceilings, correctness, output, provenance, timing
 from kernels.calibrate.grid import Section, decode_point
 from kernels.calibrate.pool import Device, Pool
 from kernels.calibrate.run import Calibration
@@ -79,10 +79,16 @@ def test_a_check_that_raises_costs_its_point_and_not_the_run(tmp_path, monkeypat
 
 
 def test_the_exit_code_tells_of_failed_points_steps_and_of_nothing_run(tmp_path):
-    done = {"decode": {"points": 3}}
-    assert not calibration(tmp_path, sections=done).failed()
-    assert calibration(tmp_path, sections=done, failures={"ceilings": "why"}).failed()
-    assert calibration(tmp_path, sections={"decode": {"points": 0}}).failed()
+    run = calibration(tmp_path)
+    assert run.failed()
+    run.rows = [{"ok": 0, "note": "noisy"}, {"ok": 1, "note": ""}]
+    assert not run.failed()
+    run.rows.append({"ok": 0, "note": "output is off by 5.0e-01"})
+    assert run.failed()
+    run.rows = [{"ok": 0, "note": "noisy"}]
+    assert run.failed()
+    run.rows, run.document["failures"] = [{"ok": 1, "note": ""}], {"ceilings": "why"}
+    assert run.failed()
     run = calibration(tmp_path)
     run.run([Section("decode", [decode_point("decode", 16, 1, 16)])])
     assert run.failed()
@@ -120,6 +126,8 @@ def test_a_run_is_complete_only_once_it_has_finished(tmp_path):
     run = calibration(tmp_path)
     run.write()
     assert json.loads((tmp_path / "calibration.json").read_text())["status"] == "incomplete"
+    run.rows, run._needs = [output.empty_row(decode_point("x", 16, 1, 16))], [set()]
+    run.rows[0]["ok"] = 1
     run.finish()
     assert json.loads((tmp_path / "calibration.json").read_text())["status"] == "complete"
 

@@ -26,7 +26,7 @@ def rows_of(count):
 
 
 def sentinels(*pairs):
-    return [{"after_points": after, "us": us} for after, us in pairs]
+    return [{"after_points": after, "us": us, "ok": int(us is not None)} for after, us in pairs]
 
 
 def marked(rows):
@@ -67,7 +67,9 @@ def test_sentinels_that_could_not_be_timed_show_no_drift():
 
 def test_repeated_points_are_compared_and_marked():
     rows = rows_of(4)
-    found = notes.repeated(list(zip(rows, [10.0, 10.1, 9.9, 11.0], strict=True)))
+    again = [timed_row(SMALL[0], us) for us in (10.0, 10.1, 9.9, 11.0)]
+    for _ in range(2):  # marks are made anew, not added up
+        found = notes.repeated(list(zip(rows, again, strict=True)))
     assert found["points"] == 4
     assert found["worst"] == pytest.approx(0.1)
     assert found["median"] == pytest.approx(0.01)
@@ -75,6 +77,21 @@ def test_repeated_points_are_compared_and_marked():
     assert rows[3]["note"] == "repeated: 10.0% apart"
     assert rows[1]["note"] == ""
     assert found["each"][3]["again_us"] == 11.0
+
+
+def test_a_refused_repeat_is_recorded_and_not_compared():
+    rows, again = rows_of(2), [timed_row(SMALL[0], us) for us in (10.0, 0.1)]
+    again[1].update(ok=0, note="reads faster than the read ceiling")
+    found = notes.repeated(list(zip(rows, again, strict=True)))
+    assert (found["points"], found["worst"]) == (1, 0.0)
+    assert [r["note"] for r in found["refused"]] == ["reads faster than the read ceiling"]
+    assert rows[1]["note"] == ""
+
+
+def test_a_refused_sentinel_shows_no_drift():
+    found = sentinels((0, 100.0), (5, 1.0), (9, 100.0))
+    found[1]["ok"] = 0
+    assert notes.drift(found) == 0.0
 
 
 def test_without_repeats_there_is_no_share():
@@ -111,6 +128,16 @@ def test_a_copy_says_what_a_block_costs_and_what_limits_it():
     assert rows[1]["note"] == "2.00 us a block, limited by the single blocks"
     assert rows[2]["note"] == "5.00 us a block, limited by issuing"
     assert rows[3]["note"] == "0.08 us a block, limited by the link"
+
+
+def test_a_refused_copy_sets_no_rate_of_the_link():
+    rows = [
+        timed_row(Point("host_link", "h2d", "memcpy", size=(1, 2**28)), us) for us in (10.0, 5000.0)
+    ]
+    rows[0].update(ok=0, note="moves bytes faster than the host link")
+    notes.note_host_link(rows)
+    assert rows[0]["note"] == "moves bytes faster than the host link"
+    assert rows[1]["note"] == "5000.00 us a block, limited by the link"
 
 
 def test_copies_are_timed_in_a_graph_unless_their_issuing_is_what_is_timed():
@@ -184,8 +211,25 @@ def test_sentinels_of_a_run_without_times_are_a_failure(tmp_path, monkeypatch):
             raise RuntimeError("no GPU")
 
     run = run_with(tmp_path, Never(0), [Section("a", SMALL[:2])], monkeypatch)
-    assert "drift is unknown" in run.document["failures"]["sentinels"]
+    assert "drift is unknown" in run.document["failures"]["drift"]
+    assert "after 0 points: failed: RuntimeError" in run.document["failures"]["sentinels"]
     assert run.document["sentinel_drift"] is None
+
+
+def test_a_sentinel_that_is_impossible_in_the_middle_is_a_failure_with_its_reason(
+    tmp_path, monkeypatch
+):
+    class Once(Clock):
+        def graph(self, sets, count):
+            timing = super().graph(sets, count)
+            return summarise([0.01 * count] * 8, count) if self.count == 32 else timing
+
+    run = run_with(tmp_path, Once(10**6), [Section("a", SMALL[:50])], monkeypatch)
+    assert [s["ok"] for s in run.document["sentinels"]] == [1, 0, 1]
+    assert "the read ceiling" in run.document["failures"]["sentinels"]
+    assert run.document["sentinel_drift"] == 0.0
+    assert marked(run.rows) == []
+    assert run.failed()
 
 
 def test_an_old_driver_is_asked_by_the_old_name_of_why_clocks_are_held_back(monkeypatch):
