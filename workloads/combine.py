@@ -28,7 +28,8 @@ class Mix(Workload):
     weights, one for each, draw the next request, with all that follow it, from one of them by
     chance, until one has no more; then the times are those of arrivals, {kind: …} (kvsim list
     arrivals). Without weights there are all requests, at the times they have.
-    Requests of different workloads have no content in common, except for token ids.
+    Requests of different workloads have no content in common, except for token ids. Prompts of
+    a workload that does not say what they share are each their own, and are counted.
     """
 
     workloads: Sequence[Mapping[str, object]]

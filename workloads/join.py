@@ -8,7 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from workloads.content import TOKEN_IDS, Content, IntColumn, RunColumns, Runs
+from workloads.content import (
+    TOKEN_IDS,
+    Content,
+    IntColumn,
+    RunColumns,
+    Runs,
+    own_output,
+    own_prompt,
+)
 from workloads.rows import Rows
 from workloads.trace import COLUMNS, Trace
 
@@ -37,7 +45,7 @@ def join(traces: Sequence[Trace], source: str, content: str = "distinct") -> Row
     is "distinct" if traces have no content in common but token ids, "named" if they have in
     common what is named but not what is a request's own, or "same" if sources are left alone.
     What some traces do not say is filled in where that is known; else it is left out, which
-    notes count.
+    notes count. Prompts of a trace without content share nothing, if another trace has content.
     """
     notes: Counter[str] = Counter()
     for trace in traces:
@@ -52,18 +60,29 @@ def join(traces: Sequence[Trace], source: str, content: str = "distinct") -> Row
             notes["ignored: max_tokens, which not all workloads have"] += int(firsts[-1])
             continue
         fields[name] = _joined(name, traces, firsts)
-    contents = [trace.content for trace in traces if trace.content is not None]
-    if 0 < len(contents) < len(traces):
-        notes["ignored: content, which not all workloads have"] += int(firsts[-1])
-    has_content = len(contents) == len(traces)
+    known_parts = [trace for trace in traces if trace.content is not None]
+    unknown = sum(len(trace) for trace in traces if trace.content is None)
+    if known_parts and unknown:
+        notes["requests whose prompts nobody knows"] += unknown
+    contents = [trace.content or unknown_content(trace.prompt_tokens) for trace in traces]
     return Rows(
         source=source,
         fields=fields,
         numbers=np.arange(firsts[-1]),
         place="request",
         notes=notes,
-        content=join_content(contents, content) if has_content else None,
-        has_output_identity=has_content and all(trace.has_output_identity for trace in traces),
+        content=join_content(contents, content) if known_parts else None,
+        has_output_identity=bool(known_parts)
+        and all(trace.has_output_identity for trace in known_parts),
+    )
+
+
+def unknown_content(prompt_tokens: IntColumn) -> Content:
+    """Prompts of which nothing is known: each is the request's own, whole."""
+    rows = np.arange(len(prompt_tokens))
+    first_run = np.arange(len(prompt_tokens) + 1)
+    return Content(
+        first_run, own_prompt(rows), np.zeros_like(rows), prompt_tokens, own_output(rows)
     )
 
 

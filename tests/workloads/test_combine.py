@@ -52,10 +52,10 @@ def requests_of(trace):
 
 
 def assert_histories(trace):
-    if trace.content is None or trace.parent is None:
+    if trace.content is None or trace.parent is None or trace.session is None:
         return
     for row, parent in enumerate(trace.parent.tolist()):
-        if parent >= 0:
+        if parent >= 0 and trace.session[row] == trace.session[parent]:
             history = trace.content.runs(parent)
             output = int(trace.content.output_source[parent])
             history += [(output, 0, int(trace.output_tokens[parent]))]
@@ -75,12 +75,15 @@ def test_a_mix_has_every_request_of_its_workloads_once(specs, seed):
     assert requests_of(found) == sum((requests_of(part) for part in parts), Counter())
     arrivals = np.sort(np.concatenate([part.arrival_ns for part in parts]))
     assert found.arrival_ns.tolist() == arrivals.tolist()
+    known = [part for part in parts if part.content is not None]
+    assert (found.content is None) == (not known)
     if found.content is not None:
-        hits = sum(int(prefix_hits(part.content).sum()) for part in parts)
+        hits = sum(int(prefix_hits(part.content).sum()) for part in known)
         assert prefix_hits(found.content).sum() == hits
+        assert found.has_output_identity == all(part.has_output_identity for part in known)
+        unknown = len(found) - sum(map(len, known))
+        assert found.notes.get("requests whose prompts nobody knows", 0) == unknown
         assert_histories(found)
-    elif any(part.content is not None for part in parts):
-        assert found.notes["ignored: content, which not all workloads have"] == len(found)
 
 
 @settings(max_examples=40)
@@ -152,7 +155,9 @@ def test_columns_that_some_workloads_lack_are_filled_or_left_out_and_counted():
     assert found.notes["ignored: max_tokens, which not all workloads have"] == 102
     assert sorted(set(found.num_samples.tolist())) == [1, 3]
     assert len(np.unique(found.session)) == 52 + 13
-    assert found.provides == {"arrivals", "sessions", "follow-ups", "samples"}
+    identity = {"prefix identity", "output identity"}
+    assert found.provides == {"arrivals", "sessions", "follow-ups", "samples"} | identity
+    assert found.notes["requests whose prompts nobody knows"] == 52
 
 
 def test_weights_draw_conversations_in_proportion_until_one_workload_ends():
