@@ -16,6 +16,7 @@ from typing import ClassVar
 from workloads.readers import read_jsonl
 from workloads.rows import Column, Rows
 from workloads.rules import TOKENS, WHOLE_NS
+from workloads.starts import object_keys
 from workloads.tracefile import TraceFile
 
 
@@ -33,8 +34,8 @@ class Apex(TraceFile):
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
         # a body may be longer than what is seen of the file
-        line = start.split(b"\n", maxsplit=1)[0]
-        return line.startswith(b"{") and b'"ContextTokens"' in line and b'"SynthesizedBody"' in line
+        keys = object_keys(start)
+        return "ContextTokens" in keys and bool(keys & {"SynthesizedBody", "StartTimeOffset"})
 
     def read(self, columns: Sequence[Column]) -> Rows:
         return read_jsonl(self.path, columns, self.on_bad_row)

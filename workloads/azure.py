@@ -17,6 +17,7 @@ from typing import ClassVar
 from workloads.readers import read_csv
 from workloads.rows import Column, Rows
 from workloads.rules import TIMESTAMP, TOKENS
+from workloads.starts import header_names
 from workloads.tracefile import TraceFile
 
 
@@ -34,7 +35,7 @@ class Azure(TraceFile):
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
-        return start.startswith(b"TIMESTAMP,ContextTokens,GeneratedTokens")
+        return header_names(start) >= {column.name for column in cls.columns}
 
     def read(self, columns: Sequence[Column]) -> Rows:
         return read_csv(self.path, columns, self.on_bad_row)

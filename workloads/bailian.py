@@ -21,6 +21,7 @@ from workloads.followups import link_outputs
 from workloads.names import by_appearance
 from workloads.rows import Column, Rows
 from workloads.rules import SECONDS, TOKENS, Rule
+from workloads.starts import object_keys
 from workloads.trace import IntColumn, TraceError
 
 MAX_CHAT = 2**62
@@ -59,9 +60,7 @@ class Bailian(BlockIds):
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
-        line = start.split(b"\n", maxsplit=1)[0]
-        wanted = (b'"chat_id"', b'"parent_chat_id"', b'"input_length"')
-        return line.startswith(b"{") and all(key in line for key in wanted)
+        return object_keys(start) >= {"chat_id", "parent_chat_id", "input_length"}
 
     def read(self, columns: Sequence[Column]) -> Rows:
         rows = super().read(columns)

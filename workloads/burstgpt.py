@@ -23,6 +23,7 @@ from workloads.names import NAME, Names, sessions, with_names
 from workloads.readers import read_csv
 from workloads.rows import Column, Rows
 from workloads.rules import LENGTH, SECONDS, TOKENS
+from workloads.starts import header_names
 from workloads.trace import TraceError
 from workloads.tracefile import TraceFile
 
@@ -61,8 +62,7 @@ class BurstGPT(TraceFile):
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
-        header = start.split(b"\n", maxsplit=1)[0]
-        return header.startswith(b"Timestamp,") and b"Request tokens,Response tokens" in header
+        return header_names(start) >= {"Timestamp", "Request tokens", "Response tokens"}
 
     def read(self, columns: Sequence[Column]) -> Rows:
         numbered, names = with_names(columns)

@@ -56,7 +56,7 @@ def open_file(path: str) -> TraceFile:
 
     Raises TraceError if it cannot be read or no format recognizes it.
     """
-    start = b"" if os.path.isdir(path) else first_bytes(path)
+    start = b"" if os.path.isdir(path) else first_bytes(path).lstrip()
     for entry in FORMATS.values():
         if entry.recognizes(path, start):
             return entry(path)

@@ -21,9 +21,10 @@ from workloads.mooncake import Mooncake
 from workloads.names import NAME, sessions, with_names
 from workloads.rows import Column, Rows
 from workloads.rules import MILLISECONDS, TOKENS
+from workloads.starts import first_line, object_keys
 
-PROMPT = re.compile(rb'"input_length": *(\d{1,9})\b')
-IDS = re.compile(rb'"hash_ids": *\[([\d, ]*)')
+PROMPT = re.compile(rb'"input_length"\s*:\s*(\d{1,9})\b')
+IDS = re.compile(rb'"hash_ids"\s*:\s*\[([\d,\s]*)')
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ class LMCacheAgent(BlockIds):
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
-        line = start.split(b"\n", maxsplit=1)[0]
+        line = first_line(start)
         if not Mooncake.recognizes(path, line):
             return False
         prompt, ids = PROMPT.search(line), IDS.search(line)
         if prompt is None or ids is None:
             return False
         # more ids than 512-token blocks tell, where a long line hides the session behind them
-        return b'"session_id"' in line or ids[1].count(b",") * 512 > int(prompt[1])
+        return "session_id" in object_keys(line) or ids[1].count(b",") * 512 > int(prompt[1])
 
     def read(self, columns: Sequence[Column]) -> Rows:
         numbered, _ = with_names(columns)

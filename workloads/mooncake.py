@@ -9,6 +9,7 @@ Published at github.com/kvcache-ai/Mooncake, Apache-2.0; described in Mooncake (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,6 +17,9 @@ from typing import ClassVar
 from workloads.blockids import BlockIds
 from workloads.rows import Column
 from workloads.rules import MILLISECONDS, TOKENS
+from workloads.starts import first_line, object_keys
+
+IDS = re.compile(rb'"hash_ids"\s*:\s*\[')
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,6 @@ class Mooncake(BlockIds):
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
-        line = start.split(b"\n", maxsplit=1)[0]
-        wanted = (b'"timestamp"', b'"input_length"', b'"hash_ids": [')
-        return (
-            line.startswith(b"{") and all(key in line for key in wanted) and b"chat_id" not in line
-        )
+        keys = object_keys(start)
+        has_ids = IDS.search(first_line(start)) is not None
+        return has_ids and keys >= {"timestamp", "input_length"} and "chat_id" not in keys

@@ -59,7 +59,9 @@ def _split_header(path: str, block: Block, delimiter: str) -> tuple[list[str], B
     if not line:
         return [], rest
     try:
-        return [name.strip() for name in _cells(line.decode(), delimiter)], rest
+        text = line.decode()
+        cells = csv.reader([text], delimiter=delimiter, strict=True, skipinitialspace=True)
+        return [name.strip() for name in next(cells)], rest
     except (UnicodeDecodeError, csv.Error):
         raise TraceError(
             f"{path}: line {number - 1} is not CSV text; accepted: a header in UTF-8"

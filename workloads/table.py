@@ -20,9 +20,11 @@ from pathlib import PurePath
 from typing import ClassVar, Literal
 
 from workloads import checks
+from workloads.files import first_bytes
 from workloads.readers import READERS
 from workloads.rows import Column, Rows
 from workloads.rules import SECONDS, TOKENS
+from workloads.starts import header_names, object_keys
 from workloads.tracefile import GENERATE_THEM, TraceFile
 
 SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -32,7 +34,8 @@ SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "p
 class Table(TraceFile):
     """A table with arrival_s, prompt_tokens, output_tokens: path to CSV, JSONL or Parquet.
 
-    format is csv, jsonl or parquet; auto goes by the file's suffix, .gz and .zst aside.
+    format is csv, jsonl or parquet; auto goes by the content and, where that does not tell, by the
+    file's suffix, .gz and .zst aside.
     """
 
     format: Literal["auto", "csv", "jsonl", "parquet"] = "auto"
@@ -52,17 +55,29 @@ class Table(TraceFile):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_format(self.format, self.path)
+        checks.one_of("format", self.format, ["auto", *READERS])
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
-        return suffix_format(path) is not None and (
-            start.startswith(b"PAR1") or b"prompt_tokens" in start
-        )
+        if suffix_format(path) is not None and b"prompt_tokens" in start:
+            return True  # with a sentence about what is missing
+        return _content_format(start) is not None
 
     def read(self, columns: Sequence[Column]) -> Rows:
-        name = self.format if self.format != "auto" else suffix_format(self.path)
+        name: str | None = self.format
+        if name == "auto":
+            name = _content_format(first_bytes(self.path)) or suffix_format(self.path) or "csv"
         return READERS[str(name)](self.path, columns, self.on_bad_row)
+
+
+def _content_format(start: bytes) -> str | None:
+    """How a table that starts like this is written; None if it shows no table."""
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    wanted = {column.name for column in Table.columns if not column.optional}
+    if object_keys(start) >= wanted:
+        return "jsonl"
+    return "csv" if header_names(start) >= wanted else None
 
 
 def check_format(form: str, path: str) -> None:

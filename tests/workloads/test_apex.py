@@ -56,3 +56,8 @@ def test_what_is_no_whole_number_of_nanoseconds_is_refused(write, value):
     path = write("a.jsonl", lines(ROW, ROW | {"StartTimeOffset": value}))
     with pytest.raises(TraceError, match=r"line 2: StartTimeOffset is .*; accepted: nanoseconds, "):
         Apex(path).load(0)
+
+
+def test_a_trace_without_bodies_is_recognized(write):
+    row = {key: value for key, value in ROW.items() if key != "SynthesizedBody"}
+    assert open_file(write("a.jsonl", lines(row))).kind == "apex"

@@ -1,5 +1,6 @@
 """What every trace format promises, on a small file of each."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,21 @@ def trace_of(file: TraceFile) -> Trace:
     return rows.to_trace()
 
 
+def respaced(text: str, separators: tuple[str, str]) -> str:
+    """Lines of JSON with other separators; other text as it is."""
+    if not text.startswith("{"):
+        return text
+    rows = [json.loads(line) for line in text.splitlines()]
+    return "".join(json.dumps(row, separators=separators) + "\n" for row in rows)
+
+
+def turned(text: str) -> str:
+    """Comma-separated text with its columns the other way round and spaces around their names."""
+    header, *rows = [line.split(",")[::-1] for line in text.splitlines()]
+    names = ", ".join(f'" {name} "' for name in header)
+    return "\n".join([names, *(",".join(row) for row in rows)]) + "\n"
+
+
 every_format = pytest.mark.parametrize("name", FORMATS)
 
 
@@ -41,9 +57,18 @@ def test_an_example_is_recognized_from_its_content(write, name):
     assert open_file(write(file, text)).kind == name
 
 
+@pytest.mark.parametrize("name", ["bailian", "lmcache_agent", "mooncake"])
+def test_a_first_line_longer_than_what_is_seen_of_it_is_recognized(write, name):
+    file, text = EXAMPLE_FILES[name]
+    row = json.loads(text.splitlines()[0])
+    size = FORMATS[name].block_size
+    row |= {"input_length": 3000 * size, "hash_ids": list(range(3000))}
+    assert open_file(write(file, respaced(json.dumps(row), (",", ":")))).kind == name
+
+
 @every_format
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-@pytest.mark.parametrize("change", ["bom", "crlf", "no end", "blank lines"])
+@pytest.mark.parametrize("change", ["bom", "crlf", "no end", "blank lines", "compact", "spaces"])
 def test_how_a_text_file_is_written_makes_no_difference(write, name, change, suffix):
     file, text = EXAMPLE_FILES[name]
     if isinstance(text, bytes):
@@ -53,11 +78,22 @@ def test_how_a_text_file_is_written_makes_no_difference(write, name, change, suf
         "bom": BOM + text,
         "crlf": text.replace("\n", "\r\n"),
         "no end": text.rstrip("\n"),
-        "blank lines": text + "\n\n",
+        "blank lines": "\n \r\n\n" + text + "\n\n",
+        "compact": respaced(text, (",", ":")),
+        "spaces": respaced(text, (" ,  ", " :\t")),
     }[change]
     path = write(f"{change}-{file}{suffix}", changed)
     assert name in OPTIONS or open_file(path).kind == name
     assert trace_of(open_as(name, path)).digest() == plain.digest()
+
+
+@pytest.mark.parametrize("name", ["azure", "burstgpt", "columns", "table"])
+def test_columns_in_another_order_make_no_difference(write, name):
+    file, text = EXAMPLE_FILES[name]
+    path = write(file, turned(text))
+    assert name in OPTIONS or open_file(path).kind == name
+    digests = [trace_of(open_as(name, at)).digest() for at in (path, write(f"plain-{file}", text))]
+    assert digests[0] == digests[1]
 
 
 @every_format

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads import files, table
+from workloads import files, open_file, table
 from workloads.table import Table
 from workloads.trace import MAX_TOKENS, TraceError
 
@@ -257,7 +257,6 @@ def test_times_stay_as_they_are_written(write):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": "t.txt"}, "format: t.txt has none of the suffixes .csv, .jsonl"),
         ({"path": ""}, "path: must be the name of a file, got ''"),
         ({"path": "t.csv", "format": "cvs"}, "format: 'cvs' is unknown, did you mean csv; "),
         ({"path": "t.csv", "limit": 0}, "limit: must be a whole number, at least 1, got 0"),
@@ -270,6 +269,16 @@ def test_times_stay_as_they_are_written(write):
 def test_a_bad_parameter_is_refused_by_its_name(options, message):
     with pytest.raises(ValueError, match="^" + message.replace(".", r"\.")):
         Table(**options)
+
+
+@pytest.mark.parametrize("name", ["t", "t.txt", "t.csv", "t.jsonl", "t.parquet", "t.log.gz"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_table_is_recognized_by_its_header_whatever_the_suffix(write, name, form):
+    names = '{"output_tokens":2,"arrival_s":0,"prompt_tokens":1}\n'
+    path = write(name, "output_tokens,arrival_s,prompt_tokens\n2,0,1\n" if form == "csv" else names)
+    opened = open_file(path)
+    assert opened.kind == "table"
+    assert opened.load(0).prompt_tokens.tolist() == [1]
 
 
 def test_a_format_can_be_named_where_the_suffix_does_not_tell(write):
