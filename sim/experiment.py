@@ -41,6 +41,12 @@ FIGURE_NAMES = (
     "latency_vs_rate",
     "waste_vs_load",
 )
+# what a workload may provide, and what becomes of it where nothing uses it
+NOT_SIMULATED = {
+    "prefix identity": "every prompt is computed and kept whole",
+    "samples": "one sample a request is simulated",
+    "beams": "one sequence a request is simulated, and no search",
+}
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
 MAX_SEEDS = 10_000
 MAX_SEED = (1 << 63) - 1
@@ -171,10 +177,25 @@ def _meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
     for key in ("allocator", "scheduler"):
         _check_needs(key, config[key]["kind"], trace, cell.report)
     drawn = f" (seed {seed})" if uses_seed(workload) else ""
+    cell.warnings = _unused(config, trace)
     return [
         f"workload      {len(trace):,} requests; {reason}: {count:,}{drawn}"
         for reason, count in trace.notes.items()
     ]
+
+
+def _unused(config: Config, trace: Trace) -> list[str]:
+    """What the requests have that neither allocator nor scheduler knows anything of."""
+    kinds = [config[key]["kind"] for key in ("allocator", "scheduler")]
+    used: frozenset[str] = frozenset()
+    for key, kind in zip(("allocator", "scheduler"), kinds, strict=True):
+        cls = find_class(kind, *PLUGINS[key])
+        used |= getattr(cls, "needs", frozenset()) | getattr(cls, "uses", frozenset())
+    lines = []
+    for fact, meaning in NOT_SIMULATED.items():
+        if fact in trace.provides - used:
+            lines.append(f"{fact} of the workload: {meaning} with {' and '.join(kinds)}")
+    return lines
 
 
 def _check_needs(key: str, kind: str, trace: Trace, report: Report) -> None:
@@ -205,6 +226,7 @@ def _experiment(
     if len(changes) > MAX_CHANGES_SHOWN:
         lines.append(f"workload      … and {len(changes) - MAX_CHANGES_SHOWN} more such changes")
     warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
+    warnings |= dict.fromkeys(line for cell in cells for line in cell.warnings)
     warnings |= dict.fromkeys(f"skipped: {cell.skip}" for cell in cells if cell.skip)
     return Experiment(
         name=top.name,

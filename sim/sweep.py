@@ -81,6 +81,7 @@ class Cell:
     indices: dict[Axis, int]
     point: Point | None = None
     problems: list[tuple[KeyPath, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     skip: str = ""
 
     @property

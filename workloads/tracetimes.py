@@ -9,6 +9,7 @@ import numpy as np
 
 from workloads import checks
 from workloads.formats import open_file
+from workloads.origin import check_origin, locate
 from workloads.process import ArrivalProcess
 from workloads.rules import MAX_S
 from workloads.trace import MAX_NS, NANOSECONDS, IntColumn, TraceError
@@ -16,9 +17,10 @@ from workloads.trace import MAX_NS, NANOSECONDS, IntColumn, TraceError
 
 @dataclass(frozen=True)
 class TraceTimes(ArrivalProcess):
-    """When the requests of a trace arrived, at its rate or another; the first one at 0.
+    """When the requests of a trace arrived, at its rate or another, counted from its first one.
 
-    path is the file; its format is recognized. Requests without tokens have arrived, too.
+    path is the file, or name that of a public trace; its format is recognized. Requests without
+    tokens have arrived, too.
     rate is requests per second, the trace's own if it is left out. A trace of m requests has the
     rate that gives it its m - 1 gaps, and lasts one mean gap longer than to its last request.
     how is "resample" or "stretch". To resample leaves the gaps of bursts as they are: at a lower
@@ -31,17 +33,17 @@ class TraceTimes(ArrivalProcess):
     without it that is refused.
     """
 
-    path: str
+    path: str | None = None
     rate: float | None = None
     how: Literal["resample", "stretch"] = "resample"
     shift_s: float | None = None
     repeat: bool = False
+    name: str | None = None
 
     kind: ClassVar[str] = "trace_times"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str) or not self.path:
-            raise ValueError(f"path: must be the name of a file, got {self.path!r}")
+        check_origin(self.path, self.name)
         if self.rate is not None:
             checks.number("rate", self.rate, above=True)
         checks.one_of("how", self.how, ["resample", "stretch"])
@@ -66,8 +68,8 @@ class TraceTimes(ArrivalProcess):
         while count < num_requests:
             if begin > MAX_NS - period or (passes and not self.repeat):
                 raise TraceError(
-                    f"{self.path}: has {count} times at {factor:g} × its rate; accepted: at most "
-                    "so many requests, or repeat: true for up to 146 years"
+                    f"{self.path or self.name}: has {count} times at {factor:g} × its rate; "
+                    "accepted: at most so many requests, or repeat: true for up to 146 years"
                 )
             passes.append(begin + one_pass(own, period, copies, offsets, coin_rng))
             count, begin = count + len(passes[-1]), begin + period
@@ -76,11 +78,13 @@ class TraceTimes(ArrivalProcess):
     def _own_times(self) -> tuple[IntColumn, int]:
         """The trace's times from 0 on, and how long it lasts. Raises TraceError without gaps."""
         # only times matter: who came without tokens came, too
-        file = replace(open_file(self.path), zero_tokens="one")
+        file = replace(open_file(locate(self.path, self.name)), zero_tokens="one")
         times = file.load(seed=0).arrival_ns
         span = int(times[-1] - times[0])
         if not span:
-            raise TraceError(f"{self.path}: all requests arrive at one time; a rate needs gaps")
+            raise TraceError(
+                f"{self.path or self.name}: all requests arrive at one time; a rate needs gaps"
+            )
         return times - times[0], span + max(1, round(span / (len(times) - 1)))
 
 

@@ -70,7 +70,7 @@ def test_without_an_arrival_column_there_are_lengths_only(write):
     path = write("log.csv", LOG.format(1, 2))
     with pytest.raises(TraceError, match=r"has no arrival times; .* use 'kind: lengths'"):
         Columns(path, **NAMES).load(0)
-    trace = Lengths(path, {"kind": "constant", "rate": 2}, **NAMES).load(0)
+    trace = Lengths(path, arrivals={"kind": "constant", "rate": 2}, **NAMES).load(0)
     assert trace.prompt_tokens.tolist() == [3, 5]
     assert trace.arrival_ns.tolist() == [0, 500_000_000]
     assert trace.notes == {"ignored: column 'id'": 2, "ignored: column 'when'": 2}
@@ -96,7 +96,7 @@ def test_a_bad_parameter_is_refused(options, sentence):
 def test_lengths_need_both_names_or_none():
     for name in NAMES:
         with pytest.raises(ValueError, match=r"_column: is missing; name both columns or none"):
-            Lengths("log.csv", {"kind": "all_at_once"}, **{name: "asked"})
+            Lengths("log.csv", arrivals={"kind": "all_at_once"}, **{name: "asked"})
 
 
 def test_a_column_that_is_not_there_is_refused_with_what_is(write):

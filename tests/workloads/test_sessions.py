@@ -23,9 +23,9 @@ def folder(write):
 
 
 def test_sessions_begin_at_generated_times_and_keep_the_times_between_requests(folder):
-    trace = Sessions(folder, ARRIVALS, zero_tokens="one").load(7)
+    trace = Sessions(folder, arrivals=ARRIVALS, zero_tokens="one").load(7)
     starts = [trace.arrival_ns[trace.session == number][0] for number in range(3)]
-    expected = Sessions(folder, ARRIVALS).arrival_times_ns(3, 7)
+    expected = Sessions(folder, arrivals=ARRIVALS).arrival_times_ns(3, 7)
     assert starts == expected.tolist()
     for number in range(3):
         arrivals = trace.arrival_ns[trace.session == number]
@@ -33,26 +33,26 @@ def test_sessions_begin_at_generated_times_and_keep_the_times_between_requests(f
 
 
 def test_content_moves_with_its_request(folder):
-    trace = Sessions(folder, {"kind": "poisson", "rate": 1}, zero_tokens="one").load(1)
+    trace = Sessions(folder, arrivals={"kind": "poisson", "rate": 1}, zero_tokens="one").load(1)
     source = np.array([trace.content.runs(i)[0][0] for i in range(len(trace))])
     assert (source == trace.session + 1).all()
 
 
 def test_rows_are_refused_as_the_file_would_refuse_them(folder):
     with pytest.raises(TraceError, match="request 3: out is 0"):
-        Sessions(folder, ARRIVALS).load(0)
-    assert len(Sessions(folder, ARRIVALS, zero_tokens="drop").load(0)) == 8
-    assert len(Sessions(folder, ARRIVALS, zero_tokens="drop", limit=4).load(0)) == 4
+        Sessions(folder, arrivals=ARRIVALS).load(0)
+    assert len(Sessions(folder, arrivals=ARRIVALS, zero_tokens="drop").load(0)) == 8
+    assert len(Sessions(folder, arrivals=ARRIVALS, zero_tokens="drop", limit=4).load(0)) == 4
 
 
 def test_a_file_without_sessions_is_one_sentence(write):
     path = write(*EXAMPLE_FILES["azure"])
     with pytest.raises(TraceError, match="a azure file names no sessions"):
-        Sessions(path, ARRIVALS).load(0)
+        Sessions(path, arrivals=ARRIVALS).load(0)
 
 
 def test_parameters_are_checked():
     with pytest.raises(ValueError, match=r"zero_tokens: 'x' is unknown"):
-        Sessions("f", ARRIVALS, zero_tokens="x")
+        Sessions("f", arrivals=ARRIVALS, zero_tokens="x")
     with pytest.raises(ValueError, match=r"arrivals\.rate: must be above 0"):
-        Sessions("f", {"kind": "poisson", "rate": 0})
+        Sessions("f", arrivals={"kind": "poisson", "rate": 0})

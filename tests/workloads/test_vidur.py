@@ -37,12 +37,12 @@ def test_a_file_without_arrivals_says_how_to_use_it(write):
         "which generates them"
     )
     assert "arrival_ns" not in Vidur(path).raw().fields
-    trace = Lengths(path, ALL_AT_ONCE).load(0)
+    trace = Lengths(path, arrivals=ALL_AT_ONCE).load(0)
     assert trace.prompt_tokens.tolist() == [3742, 18, 1]
 
 
 def test_a_ratio_that_nobody_can_tell_is_ignored_and_a_wrong_total_counted(write):
-    trace = Lengths(write("v.csv", LENGTHS), ALL_AT_ONCE).load(0)
+    trace = Lengths(write("v.csv", LENGTHS), arrivals=ALL_AT_ONCE).load(0)
     assert trace.notes == {
         "ignored: column 'pd_ratio'": 3,
         "kept: num_total_tokens is not the sum of prompt and output": 1,
@@ -72,6 +72,6 @@ def test_nanoflows_lengths_cannot_be_replayed_without_arrivals(write):
         f"{path}: has no arrival times; for a file without arrival times use 'kind: lengths', "
         "which generates them"
     )
-    trace = Lengths(path, ALL_AT_ONCE).load(0)
+    trace = Lengths(path, arrivals=ALL_AT_ONCE).load(0)
     assert trace.output_tokens.tolist() == [285, 82]
     assert trace.notes == {"ignored: column 'TIMESTAMP'": 2}
