@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ from sim.usage import UserError, add_command
 if TYPE_CHECKING:
     from workloads.trace import Trace
 
-FORMATS_READ = "a trace of any known format; gzip is unpacked"
+FORMATS_READ = "a trace of any known format, gzip is unpacked; or a public trace's name"
 NOT_PICTURES = (".svg", ".csv", ".pdf", ".jpg", ".jpeg")  # what --plot does not take
 
 
@@ -86,13 +87,14 @@ def info_command(arguments: argparse.Namespace) -> int:
     """kvsim trace info."""
     from sim import trace_text
     from workloads.inspection import inspect_file
+    from workloads.publictraces import path_of
 
     pictures = _pictures(arguments.files, arguments.plot)
     shown = 0
 
     def show(name: str) -> int:
         nonlocal shown
-        found = inspect_file(name)
+        found = inspect_file(path_of(name))
         facts = found.facts()
         if arguments.json:
             print(json.dumps(facts, allow_nan=False, ensure_ascii=False))
@@ -144,9 +146,10 @@ def validate_command(arguments: argparse.Namespace) -> int:
     """kvsim trace validate."""
     from sim import trace_text
     from workloads.inspection import validate_file
+    from workloads.publictraces import path_of
 
     def show(name: str) -> int:
-        found = validate_file(name)
+        found = validate_file(path_of(name))
         if arguments.json:
             print(json.dumps(asdict(found), allow_nan=False, ensure_ascii=False))
         else:
@@ -164,8 +167,7 @@ def convert_command(arguments: argparse.Namespace) -> int:
 
     target = Path(arguments.target)
     name = _target_format(arguments.to, target, list(TARGETS))
-    if not arguments.force and target.exists():
-        raise UserError(f"{target}: is there already; --force replaces it")
+    _check_replaceable(target, arguments.force)
     trace = _load(arguments)
     try:
         with replacing(target) as temporary:
@@ -189,6 +191,18 @@ def convert_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check_replaceable(target: Path, is_forced: bool) -> None:
+    """Refuse to replace a file without --force, and anything else always."""
+    try:
+        is_there = os.path.lexists(target)
+        if is_there and not target.is_file():
+            raise UserError(f"{target}: is there already, and no regular file; it is not replaced")
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written: {error.strerror}") from None
+    if is_there and not is_forced:
+        raise UserError(f"{target}: is there already; --force replaces it")
+
+
 def _target_format(to: str | None, target: Path, known: list[str]) -> str:
     if to is None and target.suffix == ".parquet":
         return "canonical"
@@ -201,12 +215,13 @@ def _target_format(to: str | None, target: Path, known: list[str]) -> str:
 def _load(arguments: argparse.Namespace) -> Trace:
     """The trace to convert, sliced as asked."""
     from workloads import open_file
+    from workloads.publictraces import path_of
     from workloads.trace import TraceError
 
     names = ("limit", "start_s", "duration_s", "on_bad_row", "zero_tokens", "unsorted")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     try:
-        return replace(open_file(arguments.source), **given).load(seed=0)
+        return replace(open_file(path_of(arguments.source)), **given).load(seed=0)
     except TraceError as error:
         raise UserError(_in_words_of_options(str(error))) from None
     except ValueError as error:

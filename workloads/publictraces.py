@@ -128,6 +128,20 @@ def find(name: str) -> Path:
     )
 
 
+def path_of(file: str) -> str:
+    """The path that is meant: the file if there is one, else the copy of the trace so called.
+
+    Raises TraceError if the trace is not on this machine, or is no trace file.
+    """
+    if file not in public_traces() or os.path.lexists(file):
+        return file
+    try:
+        check_name(file, "trace")
+    except ValueError as error:
+        raise TraceError(str(error).removeprefix("name: ")) from None
+    return str(find(file))
+
+
 def cache_folder() -> Path:
     """Where fetched traces are kept."""
     if own := os.environ.get("KVSIM_CACHE"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from command import kvsim
 from sim.cli import main
+from workloads.publictraces import public_traces
 
 MOONCAKE = (
     '{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1]}\n'
@@ -101,6 +103,56 @@ def test_a_file_that_is_there_is_replaced_only_by_force(folder: Path) -> None:
     assert (folder / "table.csv").read_text() == TABLE
     assert kvsim(*command, "--force", cwd=folder).returncode == 0
     assert (folder / "table.csv").read_text().startswith("TIMESTAMP")
+
+
+def test_what_is_no_regular_file_is_never_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "inside").mkdir()
+    os.mkfifo(folder / "pipe")
+    before = names(folder)
+    for target in ("dangling", "inside", "pipe", "/dev/null"):
+        for force in ([], ["--force"]):
+            command = ["trace", "convert", "chat.jsonl", target, "--to", "azure", *force]
+            assert main(command) == 2
+            said = capsys.readouterr().err
+            assert said == f"{target}: is there already, and no regular file; it is not replaced\n"
+    assert names(folder) == before
+
+
+def test_a_public_trace_is_meant_by_its_name_unless_a_file_is_called_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("KVSIM_CACHE", str(folder / "cache"))
+    monkeypatch.delenv("KVSIM_SHARED", raising=False)
+    name = "azure-conv-2023"
+    convert = ["trace", "convert", name, "out.csv", "--to", "vidur"]
+    for command in (["trace", "info", name], ["trace", "validate", name], convert):
+        assert main(command) == 2
+        assert f"get it with: kvsim trace fetch {name}" in capsys.readouterr().err
+    copy = folder / "traces" / public_traces()[name].shared
+    copy.parent.mkdir(parents=True)
+    copy.write_text(TABLE)
+    monkeypatch.setenv("KVSIM_SHARED", str(folder))
+    assert main(["trace", "info", name]) == 0
+    assert capsys.readouterr().out.startswith(f"{copy}\n")
+    assert main([*convert, "--zero-tokens", "one"]) == 0
+    (folder / name).write_text(MOONCAKE)
+    capsys.readouterr()
+    assert main(["trace", "info", name]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}\n")
+
+
+def test_a_public_trace_of_another_kind_is_refused_by_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    other = next(name for name, trace in public_traces().items() if trace.read_by != "trace")
+    assert main(["trace", "info", other]) == 2
+    assert capsys.readouterr().err.startswith(f"{other} is read by 'kind: ")
 
 
 MISTAKES = {
