@@ -48,7 +48,10 @@ def _fetch_file(trace: PublicTrace, source: Source, base_url: str) -> None:
         if place.exists() and _is_right(place, source):
             return
         place.parent.mkdir(parents=True, exist_ok=True)
-        _download(url, part, source.num_bytes)
+        is_resumed = _download(url, part, source.num_bytes)
+        if is_resumed and not _is_right(part, source):
+            part.unlink()  # what an earlier attempt left may be the fault
+            _download(url, part, source.num_bytes)
         if not _is_right(part, source):
             part.unlink()
             raise FetchError(
@@ -67,19 +70,27 @@ def _is_right(path: Path, source: Source) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == source.sha256
 
 
-def _download(url: str, part: Path, num_bytes: int) -> None:
-    """Bring part to num_bytes, from where it ends; one more tells a file that is too long.
+def _download(url: str, part: Path, num_bytes: int) -> bool:
+    """Bring part to num_bytes, from where it ends; return whether it had a beginning.
 
-    Raises FetchError if the server does not give as much, OSError if part cannot be written.
+    One byte more tells a file that is too long. Raises FetchError if the server does not give as
+    much, or says that it has another number of bytes; OSError if part cannot be written.
     """
     have = part.stat().st_size if part.exists() else 0
     if have == num_bytes:
-        return
+        return True
     if have > num_bytes:
         have = 0
     with _open(url, have) as answer:
         if not _continues(answer, have):
             have = 0
+        is_resumed = have > 0
+        total = _total_bytes(answer)
+        if total is not None and total != num_bytes:
+            part.unlink(missing_ok=True)
+            raise FetchError(
+                f"{url}: has {total:,} bytes, the pinned file {num_bytes:,}; nothing was kept"
+            )
         with part.open("ab" if have else "wb") as file:
             while have <= num_bytes and (chunk := _read(url, answer, num_bytes + 1 - have)):
                 file.write(chunk)
@@ -88,12 +99,25 @@ def _download(url: str, part: Path, num_bytes: int) -> None:
         raise FetchError(
             f"{url}: ended after {have:,} of {num_bytes:,} bytes; fetch again to continue"
         )
+    return is_resumed
 
 
 def _continues(answer: Any, have: int) -> bool:
     """Whether the answer begins at byte have; otherwise it is the whole file."""
     where = answer.headers.get("Content-Range") or ""
     return answer.status == http.client.PARTIAL_CONTENT and where.startswith(f"bytes {have}-")
+
+
+def _total_bytes(answer: Any) -> int | None:
+    """The length of the whole file, as the server gives it; None if it does not."""
+    headers = answer.headers
+    if answer.status == http.client.PARTIAL_CONTENT:
+        said = (headers.get("Content-Range") or "").rpartition("/")[2]
+    elif headers.get("Content-Encoding", "identity") != "identity":
+        return None
+    else:
+        said = headers.get("Content-Length") or ""
+    return int(said) if said.isascii() and said.isdigit() else None
 
 
 def _open(url: str, have: int) -> Any:
@@ -109,7 +133,8 @@ def _open(url: str, have: int) -> Any:
         error.close()
         if have and error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             return _open(url, 0)
-        raise FetchError(f"{url}: the server answers {error.code} {error.reason}") from None
+        reason = str(error.reason).strip().split("\n")[-1]  # of a loop of redirects: three lines
+        raise FetchError(f"{url}: the server answers {error.code} {reason}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise FetchError(f"{url}: cannot be reached: {reason}") from None

@@ -6,22 +6,17 @@ import hashlib
 import resource
 import signal
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
 import pytest
 import yaml
+from file_server import CONTENT, FILES, SECOND, Server
 
 from workloads import publictraces
 from workloads.anyfile import NamedTrace
 from workloads.fetch import FetchError, fetch
 from workloads.publictraces import AbsentTraceError
-
-CONTENT = b"arrival_s,prompt_tokens,output_tokens\n" + b"".join(
-    b"%d,3,4\n" % i for i in range(30000)
-)
-SECOND = b"second file\n"
 
 
 def source(content: bytes) -> dict[str, object]:
@@ -39,70 +34,6 @@ CATALOGUE = {
     "derived": {**HEAD, "shared": "d.csv", "not_fetched": "it was derived"},
     "clients": {**HEAD, "shared": "m", "read_by": "servegen", "not_fetched": "it was derived"},
 }
-FILES = {"/owner/repo/c0ffee/data/a.csv": CONTENT, "/owner/repo/c0ffee/data/b.txt": SECOND}
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Serves FILES in the manner of the server's `manner`, and notes the ranges asked for."""
-
-    def do_GET(self) -> None:
-        manner = self.server.manner
-        self.server.ranges.append(self.headers.get("Range"))
-        if manner == "redirect" and not self.path.startswith("/moved"):
-            self._answer(302, b"", Location="/moved" + self.path)
-            return
-        if manner == "loop":
-            self._answer(302, b"", Location=self.path)
-            return
-        content = FILES.get(self.path.removeprefix("/moved"))
-        if content is None:
-            self._answer(404, b"")
-        elif manner == "other content":
-            self._answer(200, content[::-1])
-        elif manner == "too long":
-            self._answer(200, content + b"x")
-        elif manner == "cut":
-            self._answer(200, content, num_sent=len(content) // 2)
-        else:
-            self._answer_range(content, manner)
-
-    def _answer_range(self, content: bytes, manner: str) -> None:
-        asked = self.headers.get("Range")
-        if asked is None or manner == "no ranges":
-            self._answer(200, content)
-            return
-        start = int(asked.removeprefix("bytes=").removesuffix("-"))
-        if manner == "range refused":
-            self._answer(416, b"")
-            return
-        where = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        self._answer(206, content[start:], **{"Content-Range": where})
-
-    def _answer(
-        self, status: int, body: bytes, num_sent: int | None = None, **headers: str
-    ) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[:num_sent])
-        self.close_connection = True
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    manner = "ranges"
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.ranges: list[str | None] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
 
 
 @pytest.fixture
@@ -186,21 +117,42 @@ def test_an_older_attempt_that_is_too_long_is_begun_again(server, cache):
     assert fetch("small", server.url).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("manner", ["other content", "too long"])
-def test_another_content_is_refused_and_nothing_is_kept(server, cache, manner):
-    server.manner = manner
+def test_another_content_is_refused_and_nothing_is_kept(server, cache):
+    server.manner = "other content"
     with pytest.raises(FetchError, match=r"has another content than the pinned one \(SHA-256 "):
         fetch("small", server.url)
     assert names_below(cache) == []
 
 
-def test_what_an_older_attempt_left_damaged_is_refused_and_then_fetched(server, cache):
+@pytest.mark.parametrize("manner", ["too long", "too short"])
+@pytest.mark.parametrize("left", [b"", b"?" * 1000])
+def test_a_file_of_another_length_is_refused_before_it_is_written(server, cache, manner, left):
+    part = cache / "small" / ".a.csv.part"
+    if left:
+        part.parent.mkdir(parents=True)
+        part.write_bytes(left)
+    server.manner = manner
+    with pytest.raises(FetchError, match=rf"bytes, the pinned file {len(CONTENT):,}; nothing was"):
+        fetch("small", server.url)
+    assert names_below(cache) == []
+
+
+def test_what_an_older_attempt_left_damaged_is_fetched_from_the_start_at_once(server, cache):
+    server.manner = "too short, of no length"
+    with pytest.raises(FetchError, match="ended after 22 of "):
+        fetch("small", server.url)
+    server.manner = "ranges"
+    assert fetch("small", server.url).read_bytes() == CONTENT
+    assert server.ranges == [None, "bytes=22-", None]
+    assert names_below(cache) == ["a.csv"]
+
+
+def test_a_damaged_rest_of_full_length_is_fetched_from_the_start_at_once(server, cache):
     part = cache / "small" / ".a.csv.part"
     part.parent.mkdir(parents=True)
-    part.write_bytes(b"?" * 1000)
-    with pytest.raises(FetchError, match="has another content"):
-        fetch("small", server.url)
+    part.write_bytes(b"?" * len(CONTENT))
     assert fetch("small", server.url).read_bytes() == CONTENT
+    assert server.ranges == [None]
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_again(server, cache):
@@ -221,8 +173,9 @@ def test_no_network_is_one_sentence(server, cache):
 def test_an_answer_that_is_no_file_is_one_sentence(server, monkeypatch, manner):
     server.manner = manner
     monkeypatch.setitem(FILES, "/owner/repo/c0ffee/data/a.csv", None)
-    with pytest.raises(FetchError, match=r"the server answers (404|302) "):
+    with pytest.raises(FetchError, match=r"the server answers (404|302) ") as error:
         fetch("small", server.url)
+    assert "\n" not in str(error.value)
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(server, cache):
