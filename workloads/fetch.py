@@ -133,8 +133,8 @@ def _open(url: str, have: int) -> Any:
         error.close()
         if have and error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             return _open(url, 0)
-        reason = str(error.reason).strip().split("\n")[-1]  # of a loop of redirects: three lines
-        raise FetchError(f"{url}: the server answers {error.code} {reason}") from None
+        said = str(error.reason).strip().split("\n")[-1]  # of a loop of redirects: three lines
+        raise FetchError(f"{url}: the server answers {error.code} {said}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise FetchError(f"{url}: cannot be reached: {reason}") from None
