@@ -49,6 +49,7 @@ class Bailian(BlockIds):
 
     block_size: int = 16
 
+    not_read: ClassVar[frozenset[str]] = frozenset({"type", "turn"})
     kind: ClassVar[str] = "bailian"
     columns: ClassVar[Sequence[Column]] = (
         Column("chat_id", "chat", CHAT),
@@ -71,6 +72,7 @@ class Bailian(BlockIds):
         found = order[np.minimum(place, len(order) - 1)]
         is_there = chats[found] == before
         rows.fields["parent"] = np.where(is_there, found, -1)
+        self._refuse_late(rows, chats)
         rows.fields["session"] = by_appearance(first_turns(rows.fields["parent"]))
         missing = int(np.count_nonzero((before >= 0) & ~is_there))
         if missing:
@@ -79,6 +81,24 @@ class Bailian(BlockIds):
 
     def complete(self, rows: Rows) -> None:
         link_outputs(rows, self.block_size)
+
+    def _refuse_late(self, rows: Rows, chats: IntColumn) -> None:
+        """Refuse, or drop, a row whose parent is the row itself or comes later."""
+        parents, places = rows.fields["parent"], np.arange(len(rows))
+        times = rows.fields.get("arrival_ns", places)
+        later = (times[parents] > times) | ((times[parents] == times) & (parents >= places))
+        late = np.flatnonzero((parents >= 0) & later)
+        if not len(late):
+            return
+        if self.on_bad_row == "error" or len(late) == len(rows):
+            row, parent = late[0], parents[late[0]]
+            what = "itself" if row == parent else f"{rows.place} {rows.numbers[parent]}"
+            raise TraceError(
+                f"{self.path}: {rows.place} {rows.numbers[row]}: parent_chat_id of chat "
+                f"{chats[row]} is {chats[parent]}, {what}; accepted: a chat that comes before"
+            )
+        rows.notes["dropped: parent_chat_id of itself or a later row"] += len(late)
+        rows.take(np.setdiff1d(places, late))
 
     def _refuse_twice(self, rows: Rows) -> None:
         """Refuse, or drop, a row whose chat_id an earlier row has."""

@@ -2,10 +2,13 @@
 
 An id stands for block_size tokens, and equal ids for equal blocks. The list covers the prompt
 from its start; the last block may be partial, and what the list leaves out is the request's own.
+Prompts whose list leaves out more than that are counted in the notes, as are keys that the format
+does not know.
 """
 
 # annotations stay objects here, as in workloads.tracefile
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard
 
@@ -18,6 +21,9 @@ from workloads.tracefile import TraceFile
 
 MAX_BLOCK_SIZE = 1 << 20
 MAX_ID = (1 << 62) // MAX_BLOCK_SIZE
+MAX_KEYS = 20  # counted by name
+IGNORED = "ignored: key "
+TOO_SHORT = "block ids that cover less than the prompt"
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class BlockIds(TraceFile):
     block_size: int = 512
 
     ids_key: ClassVar[str] = "hash_ids"
+    not_read: ClassVar[frozenset[str]] = frozenset()  # other keys that the format has
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,8 +45,10 @@ class BlockIds(TraceFile):
     def read(self, columns: Sequence[Column]) -> Rows:
         reading = Reading(self.path, columns, self.on_bad_row)
         content = ContentBuilder()
+        known = {column.name for column in self.columns} | {self.ids_key} | self.not_read
         for number, row in read_objects(reading):
-            self.take(reading, content, number, row)
+            if self.take(reading, content, number, row):
+                count_unknown(reading.notes, row.keys() - known)
         rows = reading.rows()
         rows.content = content.build()
         return rows
@@ -56,12 +65,29 @@ class BlockIds(TraceFile):
         if not add_object(reading, number, row):
             return False
         assert prompt is not None  # or the row would not have been taken
+        assert blocks is not None
+        count_short(reading.notes, ids, blocks)
         content.add_blocks(ids, self.block_size, prompt, self.name_of_blocks(row))
         return True
 
     def name_of_blocks(self, row: Mapping[str, Any]) -> Hashable:
         """Within what the ids are unique."""
         return "blocks"
+
+
+def count_unknown(notes: Counter[str], keys: Iterable[str]) -> None:
+    """Count keys of a row that nothing reads, each of the first few by its name."""
+    for key in sorted(keys):
+        note = f"{IGNORED}{shown(key)}"
+        if note not in notes and sum(n.startswith(IGNORED) for n in notes) >= MAX_KEYS:
+            note = "ignored: further keys"
+        notes[note] += 1
+
+
+def count_short(notes: Counter[str], ids: Sequence[int], blocks: int) -> None:
+    """Count a row with fewer ids than its prompt has blocks."""
+    if len(ids) < blocks:
+        notes[TOO_SHORT] += 1
 
 
 def block_ids(
@@ -73,7 +99,10 @@ def block_ids(
     key: str = "hash_ids",
 ) -> list[int] | None:
     """The ids of a row's blocks; None if it is a bad row. max_blocks is None: any number."""
-    ids = row.get(key)
+    if key not in row:
+        reading.bad_row(number, f"has no {key}", f"no {key}")
+        return None
+    ids = row[key]
     if not are_ids(ids):
         sentence = f"{key} is {shown(ids)}; accepted: whole numbers from 0 to {MAX_ID}"
         reading.bad_row(number, sentence, f"{key} not accepted")

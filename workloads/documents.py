@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workloads.files import BYTE_ORDER_MARK, LFS_POINTER, open_binary
+from workloads.files import BYTE_ORDER_MARK, open_binary, refuse_other_content
 from workloads.readers import DECODER
 from workloads.trace import TraceError
 
@@ -13,15 +13,13 @@ def read_document(path: str) -> object:
     """What a JSON file holds. Raises TraceError if it cannot be read or is no JSON."""
     with open_binary(path) as file:
         data = file.read(MAX_DOCUMENT_BYTES + 1).removeprefix(BYTE_ORDER_MARK)
-    if data.startswith(LFS_POINTER):
-        raise TraceError(f"{path}: is a Git LFS pointer; fetch the file with git lfs")
+    refuse_other_content(path, data)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise TraceError(f"{path}: is larger than {MAX_DOCUMENT_BYTES} bytes; accepted: up to that")
     try:
         return DECODER.decode(data.decode())
     except (ValueError, RecursionError) as error:
-        detail = str(error) or "a key stands twice in an object"
-        raise TraceError(f"{path}: is not a JSON document: {detail}") from None
+        raise TraceError(f"{path}: is not a JSON document: {error}") from None
 
 
 def read_object(path: str) -> dict[str, object]:

@@ -20,7 +20,9 @@ MAX_LINE_BYTES = 1 << 24  # bounds memory on a file without line ends
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 NEWLINE = b"\n"
+LINE_ENDS = "lines that end in a line feed, with a carriage return before it or without"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
@@ -94,12 +96,17 @@ def first_bytes(path: str, count: int = 4096) -> bytes:
     """
     with open_binary(path) as file:
         start = file.read(count).removeprefix(BYTE_ORDER_MARK)
-        refuse_pointer(path, start)
+        refuse_other_content(path, start)
         return start
 
 
-def refuse_pointer(path: str, start: bytes) -> None:
-    """Raise TraceError if a file that starts like this only points to the trace."""
+def refuse_other_content(path: str, start: bytes) -> None:
+    """Raise TraceError if a file starts like none: a pointer, packed once more, or UTF-16."""
+    if start.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+        raise TraceError(f"{path}: is packed twice; accepted: gzip or zstd, once")
+    zeros = start[1:4:2] == b"\0\0" or start[0:3:2] == b"\0\0"
+    if zeros or (start.startswith(UTF16_MARKS) and b"\0" in start[2:4]):
+        raise TraceError(f"{path}: is UTF-16 text; accepted: UTF-8")
     if start.startswith(LFS_POINTER):
         raise TraceError(f"{path}: is a Git LFS pointer; fetch the file with git lfs")
 
@@ -115,15 +122,15 @@ class Block(NamedTuple):
 def blocks(path: str) -> Iterator[Block]:
     """A file a few megabytes at a time, without its byte order mark.
 
-    Raises TraceError if the file cannot be read, is a Git LFS pointer, or has a line of more than
-    MAX_LINE_BYTES.
+    Raises TraceError if the file cannot be read, is none of text in UTF-8, or has a line of more
+    than MAX_LINE_BYTES.
     """
     first_line = 1
     with open_binary(path) as file:
         while data := file.read(BLOCK_BYTES):
             if first_line == 1:
                 data = data.removeprefix(BYTE_ORDER_MARK)
-                refuse_pointer(path, data)
+                refuse_other_content(path, data)
             if not data.endswith(NEWLINE):
                 data += file.readline(MAX_LINE_BYTES)
             num_lines = data.count(NEWLINE)

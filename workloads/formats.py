@@ -11,7 +11,7 @@ from workloads.burstgpt import BurstGPT
 from workloads.canonical import Canonical
 from workloads.columns import Columns
 from workloads.dynamo import Dynamo
-from workloads.files import first_bytes
+from workloads.files import LINE_ENDS, NEWLINE, first_bytes
 from workloads.kv_cache_tester import KVCacheTester
 from workloads.llmservingsim import LLMServingSim
 from workloads.llmservingsim_measured import LLMServingSimMeasured
@@ -60,6 +60,10 @@ def open_file(path: str) -> TraceFile:
     for entry in FORMATS.values():
         if entry.recognizes(path, start):
             return entry(path)
+    if not start and not os.path.isdir(path):
+        raise TraceError(f"{path}: is empty; at least one request is needed")
+    if b"\r" in start.strip() and NEWLINE not in start:
+        raise TraceError(f"{path}: its lines end in a carriage return; accepted: {LINE_ENDS}")
     raise TraceError(
         f"{path}: is in none of the known formats: {', '.join(FORMATS)}; for other column names "
         "say which are which, with 'kind: columns'"

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from workloads.blockids import MAX_BLOCK_SIZE, block_ids, prompt_tokens
+from workloads.blockids import MAX_BLOCK_SIZE, block_ids, count_short, prompt_tokens
 from workloads.content import ContentBuilder
 from workloads.documents import read_object
 from workloads.files import first_bytes
@@ -136,6 +136,8 @@ class _Sessions:
         if ids is None or not add_object(reading, number, request):
             return False
         assert prompt is not None  # or the row would not have been taken
+        assert blocks is not None
+        count_short(reading.notes, ids, blocks)
         self._content.add_blocks(ids, size, prompt, path)
         return True
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from workloads.files import NEWLINE, Block, blocks, lines, open_binary
+from workloads.files import LINE_ENDS, NEWLINE, Block, blocks, lines, open_binary
 from workloads.rows import Column, Reading, Rows, shown
 from workloads.trace import TraceError
 
@@ -63,8 +64,9 @@ def _split_header(path: str, block: Block, delimiter: str) -> tuple[list[str], B
         cells = csv.reader([text], delimiter=delimiter, strict=True, skipinitialspace=True)
         return [name.strip() for name in next(cells)], rest
     except (UnicodeDecodeError, csv.Error):
+        accepted = f"{LINE_ENDS}" if b"\r" in line else "a header in UTF-8"
         raise TraceError(
-            f"{path}: line {number - 1} is not CSV text; accepted: a header in UTF-8"
+            f"{path}: line {number - 1} is not CSV text; accepted: {accepted}"
         ) from None
 
 
@@ -142,8 +144,7 @@ def read_jsonl(path: str, columns: Sequence[Column], on_bad_row: str) -> Rows:
         for number, line in lines(block):
             row = _object(line)
             if row is None:
-                sentence = "is not a JSON object; accepted: one object a line, each key once"
-                reading.bad_row(number, sentence, "not a JSON object")
+                reading.bad_row(number, _no_object(line), "not a JSON object")
                 continue
             if not names:
                 names = list(row)
@@ -164,8 +165,7 @@ def read_objects(reading: Reading) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in lines(block):
             row = _object(line)
             if row is None:
-                sentence = "is not a JSON object; accepted: one object a line, each key once"
-                reading.bad_row(number, sentence, "not a JSON object")
+                reading.bad_row(number, _no_object(line), "not a JSON object")
             else:
                 yield number, row
 
@@ -214,6 +214,19 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
+def _no_object(line: bytes) -> str:
+    """Why a line holds no JSON object."""
+    if b"\r" in line:
+        return f"holds a carriage return; accepted: {LINE_ENDS}"
+    try:
+        DECODER.decode(line.decode())
+    except KeyTwiceError as error:
+        return f"is not a JSON object: {error}; accepted: each key once"
+    except (ValueError, RecursionError):
+        pass
+    return "is not a JSON object; accepted: one object a line, each key once"
+
+
 def _add_object(reading: Reading, number: int, row: dict[str, Any], absent: set[str]) -> None:
     try:
         cells = [row[column.name] for column in reading.columns]
@@ -228,11 +241,18 @@ def _add_object(reading: Reading, number: int, row: dict[str, Any], absent: set[
     reading.add_row(number, cells)
 
 
+class KeyTwiceError(ValueError):
+    """A key stands twice in an object: nobody knows which value was meant."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {shown(key)} stands twice in an object")
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, unless a key stands twice: then nobody knows which value was meant."""
+    """An object, unless a key stands twice."""
     row = dict(pairs)
     if len(row) < len(pairs):
-        raise ValueError
+        raise KeyTwiceError(Counter(key for key, _ in pairs).most_common(1)[0][0])
     return row
 
 

@@ -268,6 +268,8 @@ class Reading:
             dropped = sum(n for reason, n in self.notes.items() if reason.startswith("dropped"))
             what = f"all {dropped} rows were dropped" if dropped else "there are no rows"
             sentence = f"{self.source}: {what}; at least one request is needed"
+            if self.first_bad:
+                sentence += f"; the first: {next(iter(self.first_bad.values()))}"
             raise NoRequestsError(sentence, self.notes, self.first_bad)
         numbers, *values = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
         wanted = {column.name for column in self.columns}

@@ -65,13 +65,6 @@ def test_a_chat_that_stands_twice_is_refused_or_dropped(write):
     assert trace.notes == {"dropped: chat_id as in an earlier row": 1}
 
 
-@pytest.mark.parametrize("links", [[(7, 8), (8, -1)], [(7, 7)], [(7, 8), (8, 7)]])
-def test_a_turn_before_the_turn_it_follows_is_refused(write, links):
-    path = write("c.jsonl", chats(*links))
-    with pytest.raises(TraceError, match=r"c\.jsonl: request 0 comes before its parent"):
-        Bailian(path).load(0)
-
-
 @pytest.mark.parametrize(
     ("cells", "sentence"),
     [
@@ -112,3 +105,31 @@ def test_links_add_no_block_to_what_the_published_prompts_share(traces):
     hits = prefix_hits(trace.content)
     whole = np.where(hits == prompt, hits, hits - hits % 16)
     assert block_hits(whole, prompt, 16).tolist() == by_ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("links", "sentence"),
+    [
+        (((7, -1), (8, 8)), "line 2: parent_chat_id of chat 8 is 8, itself; accepted: a chat that"),
+        (((7, 8), (8, -1)), "line 1: parent_chat_id of chat 7 is 8, line 2; accepted: a chat that"),
+    ],
+)
+@pytest.mark.parametrize("unsorted", ["error", "sort"])
+def test_a_parent_that_does_not_come_before_is_refused_or_dropped(write, links, sentence, unsorted):
+    path = write("c.jsonl", chats(*links))
+    with pytest.raises(TraceError, match=sentence):
+        Bailian(path, unsorted=unsorted).load(0)
+    kept = Bailian(path, unsorted=unsorted, on_bad_row="drop").load(0)
+    assert kept.notes["dropped: parent_chat_id of itself or a later row"] == 1
+    assert kept.parent.tolist() == [-1]
+
+
+def test_a_file_of_nothing_but_its_own_parents_is_refused_even_when_they_may_be_dropped(write):
+    with pytest.raises(TraceError, match="line 1: parent_chat_id of chat 7 is 7, itself"):
+        Bailian(write("c.jsonl", chats((7, 7))), on_bad_row="drop").load(0)
+
+
+def test_a_parent_further_down_that_arrived_before_is_accepted_if_sorted(write):
+    first, second = chats((7, -1), (8, 7)).splitlines(keepends=True)
+    path = write("c.jsonl", second + first)
+    assert Bailian(path, unsorted="sort").load(0).parent.tolist() == [-1, 0]

@@ -127,7 +127,7 @@ def test_what_is_no_session_is_one_sentence(session, changes, sentence):
     [
         ("[]", "is not a JSON object; accepted: one object a file"),
         ('{"requests": [', "is not a JSON document: Expecting value: line 1"),
-        ('{"a": 1, "a": 2}', "is not a JSON document: a key stands twice in an object"),
+        ('{"a": 1, "a": 2}', "is not a JSON document: the key 'a' stands twice in an object"),
         ("[" * 100_000, "is not a JSON document: "),
         (b"\xff", "is not a JSON document: "),
         ('{"a": ' + "9" * 5000 + "}", "is not a JSON document: "),

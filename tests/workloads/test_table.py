@@ -140,7 +140,7 @@ def test_a_bad_csv_row_is_refused_with_its_line(write, rows, sentence):
             "column 'prompt_tokens' stands more than once; accepted: each name once",
         ),
         ("version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer; fetch the file"),
-        (HEADER.encode("utf-16"), "line 1 is not CSV text; accepted: a header in UTF-8"),
+        (HEADER.encode("utf-16"), "is UTF-16 text; accepted: UTF-8"),
         (bytes(range(256)), "no column arrival_s; found: '\\x00\\x01"),
         (bytes(range(255, 0, -1)), "line 1 is not CSV text"),
         (HEADER, "there are no rows; at least one request is needed"),
@@ -199,7 +199,7 @@ def test_bad_rows_are_dropped_on_request_and_counted_by_reason(write):
 def test_a_file_of_bad_rows_only_is_refused_even_when_they_may_be_dropped(write):
     path = write("t.csv", HEADER + "0,0,2\n1,0,2\n")
     sentence = "all 2 rows were dropped; at least one request is needed"
-    assert refusal(path, on_bad_row="drop") == sentence
+    assert refusal(path, on_bad_row="drop").startswith(f"{sentence}; the first: line 2: ")
 
 
 def test_a_missing_file_a_directory_and_a_damaged_one_are_refused(tmp_path, write):
