@@ -89,8 +89,11 @@ def unknown_content(prompt_tokens: IntColumn) -> Content:
 def _joined(name: str, traces: Sequence[Trace], firsts: IntColumn) -> IntColumn:
     """One column of all traces."""
     parts, shift = [], 0
+    think_is_known = any(trace.think_ns is not None for trace in traces)
     for trace, first in zip(traces, firsts.tolist(), strict=False):
         values: IntColumn | None = getattr(trace, name)
+        if name == "parent" and think_is_known and trace.think_ns is None:
+            values = None  # its turns keep their own times beside others that wait for a parent
         if name == "session":
             values = np.arange(len(trace)) if values is None else values
         elif name == "namespace":

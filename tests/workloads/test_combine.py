@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from workloads.combine import Filter, Mix, Repeat, part_seed
 from workloads.content import TOKEN_IDS, Content, Runs
-from workloads.join import UNSAID, join_content
+from workloads.join import UNSAID, join, join_content
 from workloads.sharing import prefix_hits
 from workloads.synthetic import Synthetic
 from workloads.trace import COLUMNS, Trace, TraceError
@@ -253,3 +253,16 @@ def test_every_mistake_in_a_list_of_requests_is_named_with_its_full_key():
     first, second = str(error.value).split("\n")
     assert first.startswith("workload.requests: request 0: prompt_tokens is 0")
     assert second.startswith("workload.requests: request 2: prompt_tokens is 0")
+
+
+def test_recorded_turns_keep_their_times_beside_turns_that_wait_for_their_parents() -> None:
+    """With think times in one part only, parents of the other would become zero think times."""
+    columns = [np.array(cells, np.int64) for cells in ([0, 5], [3, 3], [2, 2])]
+    turns = {"session": np.zeros(2, np.int64), "parent": np.array([-1, 0])}
+    recorded = Trace(*columns, **turns)
+    simulated = Trace(*columns, **turns, think_ns=np.array([0, 7]))
+    both = join([recorded, simulated], "a mix").fields
+    assert both["parent"].tolist() == [-1, -1, -1, 2]
+    assert both["session"].tolist() == [0, 0, 1, 1]
+    alone = join([recorded, recorded], "a mix").fields
+    assert alone["parent"].tolist() == [-1, 0, -1, 2]
