@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.checks import did_you_mean
 from workloads.content import Content
@@ -49,8 +50,9 @@ class Rows:
     fields maps a trace's field to its values; numbers holds where each row stands in the file,
     counted in place ("line" or "row"). content is what the prompts contain, if the format knows.
     fields["parent"] holds indices of rows, and follows them when rows move. Lengths may be zero
-    here. Whatever removes or moves rows says so in notes; first_bad has, for each reason why rows
-    were dropped while reading, the sentence about the first of them.
+    here. Whatever removes or moves rows says so in notes. They are about the whole file, but of the
+    rows that were altered or moved only those that are still there count. first_bad has, for each
+    reason why rows were dropped while reading, the sentence about the first of them.
     """
 
     source: str
@@ -61,9 +63,15 @@ class Rows:
     content: Content | None = None
     has_output_identity: bool = False
     first_bad: dict[str, str] = field(default_factory=dict)
+    _marked: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # rows that a note counts
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def _mark(self, note: str, mask: NDArray[np.bool_]) -> None:
+        """Count rows in a note for as long as they are there."""
+        self._marked[note] = mask
+        self.notes[note] += int(mask.sum())
 
     def take(self, rows: Any) -> None:
         """Keep the rows that an index, a mask or a slice selects, in its order."""
@@ -72,6 +80,10 @@ class Rows:
             self._move_parents(kept)
         self.fields = {name: values[kept] for name, values in self.fields.items()}
         self.numbers = self.numbers[kept]
+        for note, mask in self._marked.items():
+            self._marked[note] = mask[kept]
+            self.notes[note] += int(mask[kept].sum()) - int(mask.sum())
+        self.notes += Counter()  # without those that are zero now
         if self.content is not None:
             self.content = self.content.take(kept)
 
@@ -104,7 +116,7 @@ class Rows:
                     )
                 self.take(self.fields[name] > 0)
             else:
-                self.notes[f"altered: no {what}, taken as one token"] += len(empty)
+                self._mark(f"altered: no {what}, taken as one token", self.fields[name] == 0)
                 self.fields[name] = np.maximum(self.fields[name], 1)
                 if self.content is not None and name == "prompt_tokens":
                     self.content = self.content.filled()
@@ -140,8 +152,8 @@ class Rows:
                 "or any order with 'unsorted: sort'"
             )
         order = np.argsort(arrivals, kind="stable")
-        self.notes["moved by sorting"] += int(np.count_nonzero(order != np.arange(len(order))))
         self.take(order)
+        self._mark("moved by sorting", order != np.arange(len(order)))
 
     def rebase(self) -> None:
         """Let time start at the first arrival."""
