@@ -38,7 +38,7 @@ def refusal(path, **options):
         ),
         (
             '{"arrival_s": 0, "arrival_s": 1}',
-            "is not a JSON object: the key 'arrival_s' stands twice in an object; accepted: each key",
+            "is not a JSON object: the key 'arrival_s' stands twice in an object; acc",
         ),
         ("[1, 2]", "is not a JSON object"),
         ('{"arrival_s": 0, "pro', "is not a JSON object"),
