@@ -11,10 +11,11 @@ import triton
 from kernels import launch
 from kernels.decode_kernel import combine_kernel, decode_kernel
 from kernels.launch import KVCache, Launch
-from kernels.lookup import resolve_lookup
+from kernels.lookup import check_config, check_lengths, resolve_lookup
 from kernels.splits import SplitPlan, check_plan, plan_splits
 
 SHARED_BYTES_PER_SM = 227 * 1024  # sm_90; 163 KiB on sm_80
+LEAST_ROWS = 16  # of a tile, for tensor cores
 MAX_ROWS = 64  # query rows of a tile; more heads than that a KV head take several programs
 COMBINE_TILE = 16
 
@@ -34,26 +35,30 @@ class DecodeConfig:
     lookup: str = "auto"
 
 
-def default_config(head_dim: int) -> DecodeConfig:
-    """A K/V pair of tiles of 32 KiB in 16-bit whatever the head size: two in flight, three programs
-    an SM on sm_90.
-    """
-    return DecodeConfig(block_n=8192 // head_dim)
-
-
 def programs_per_sm(cache: KVCache, config: DecodeConfig) -> int:
-    """How many programs one SM holds at once, by shared memory; registers allow about four of 128
-    threads.
-    """
+    """How many programs one SM holds at once, by shared memory; registers allow about 16 warps."""
     tile = 2 * config.block_n * cache.head_dim * cache.k.element_size()
-    return max(1, min(4, SHARED_BYTES_PER_SM // ((config.num_stages - 1) * tile + 4096)))
+    return max(
+        1,
+        min(16 // config.num_warps, SHARED_BYTES_PER_SM // ((config.num_stages - 1) * tile + 4096)),
+    )
 
 
 def head_rows(group: int) -> int:
     """Query rows of a tile for a group of that many heads: a power of two; tensor cores take at
     least 16.
     """
-    return min(MAX_ROWS, max(16, triton.next_power_of_2(group)))
+    return min(MAX_ROWS, max(LEAST_ROWS, triton.next_power_of_2(group)))
+
+
+def default_config(head_dim: int, group: int = 1) -> DecodeConfig:
+    """A K/V pair of tiles of 32 KiB in 16-bit whatever the head size: two in flight, three programs
+    an SM on sm_90. More than 16 heads a KV head would spill registers: they take twice the warps and,
+    at 128, half the keys (checked in tests/kernels_static).
+    """
+    if head_rows(group) > LEAST_ROWS:
+        return DecodeConfig(block_n=128 if head_dim == 64 else 32, num_warps=8)
+    return DecodeConfig(block_n=8192 // head_dim)
 
 
 def choose_splits(
@@ -187,7 +192,9 @@ def paged_decode(
     int64, entry j the block of tokens j * block_size onwards, in any physical order, entries past
     the end never read; lengths: (batch,), int32, keys of each sequence, the new token included; 0
     gives zeros. Returns the shape and dtype of q. Without `plan` the lengths are read back from the
-    GPU to choose one. Raises `KernelInputError`.
+    GPU to choose one, and then it is checked that every key lies in the cache; with a plan neither
+    lengths nor table are checked there, and what they reach outside is read. Raises
+    `KernelInputError`.
     """
     launch.check_cache(cache, paged=True)
     launch.check_query(q, cache)
@@ -206,9 +213,9 @@ def contiguous_decode(
 ) -> torch.Tensor:
     """`paged_decode` without the block table: key t of sequence i lies in slot first_slots[i] + t.
 
-    cache: k and v (num_slots, num_kv_heads, head_dim); first_slots: (batch,), int32 or int64. With
-    the same block_n and plan the result equals `paged_decode`'s bit for bit: the order of every sum
-    is the same.
+    cache: k and v (num_slots, num_kv_heads, head_dim); first_slots: (batch,), int32 or int64, with
+    a plan not checked either. With the same block_n and plan the result equals `paged_decode`'s bit
+    for bit: the order of every sum is the same.
     """
     launch.check_cache(cache, paged=False)
     launch.check_query(q, cache)
@@ -225,13 +232,14 @@ def _decode(
 ) -> torch.Tensor:
     launch.check_index(lengths, "lengths", (q.shape[0],))
     launch.check_device(q, cache.k, cache.v, where, lengths)
-    config = choice[0] or default_config(cache.head_dim)
+    config = choice[0] or default_config(cache.head_dim, q.shape[1] // cache.num_kv_heads)
+    check_config(config)
     launch.check_tile("block_n", config.block_n)
     launch.check_batch(q.shape[0])
     plan, longest = choice[1], None
     if plan is None or lengths.device.type == "cpu":  # with a plan the GPU is not waited for
         known = lengths.tolist()
-        launch.check_lengths(known, where, cache.block_size)
+        check_lengths(known, where, cache.k)
         plan, longest = plan or choose_splits(q, cache, known, config), max(known)
     check_plan(plan, config.block_n, longest)
     buffers = DecodeBuffers.empty(q, plan)

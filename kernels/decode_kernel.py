@@ -59,7 +59,7 @@ def decode_kernel(
     if SPLIT and start >= end:
         return  # combine reads only the pieces that exist
 
-    q_at = q_ptr + seq.to(tl.int64) * stride_q + head[:, None] * stride_qh + d[None, :]
+    q_at = q_ptr + seq.to(tl.int64) * stride_q + head.to(tl.int64)[:, None] * stride_qh + d[None, :]
     q = tl.load(q_at, mask=head_live[:, None], other=0.0).to(DOT)
     k_base = k_ptr + kv_head.to(tl.int64) * stride_head
     v_base = v_ptr + kv_head.to(tl.int64) * stride_head

@@ -8,6 +8,7 @@ interpreter on CPU tensors.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +115,7 @@ def check_cache(cache: KVCache, paged: bool) -> None:
     have kernels for.
     """
     k, v = cache.k, cache.v
+    check_tensors(k=k, v=v)
     dims = 4 if paged else 3
     require(
         k.dim() == dims,
@@ -141,11 +143,37 @@ def check_cache(cache: KVCache, paged: bool) -> None:
             cache.block_size in BLOCK_SIZES,
             f"block size {cache.block_size} is not supported, only {BLOCK_SIZES}.",
         )
-        require(
-            (cache.block_size - 1) * k.stride(1) < 2**31,
-            f"a block reaches over {cache.block_size} slots of {k.stride(1)} elements, "
-            "it must stay below 2**31.",
-        )
+        check_reach(cache.block_size, k.stride(1))
+    for name, scale in (("k_scale", cache.k_scale), ("v_scale", cache.v_scale)):
+        check_scale(name, scale, k.dtype)
+
+
+def check_reach(block_size: int, stride_slot: int) -> None:
+    """Raise `KernelInputError` unless 32 bits hold the distance of a block's slots."""
+    require(
+        (block_size - 1) * stride_slot < 2**31,
+        f"a block reaches over {block_size} slots of {stride_slot} elements, "
+        "it must stay below 2**31.",
+    )
+
+
+def check_scale(name: str, scale: object, dtype: torch.dtype) -> None:
+    """Raise `KernelInputError` unless it is a positive number, and 1 where nothing is scaled."""
+    require(
+        isinstance(scale, (int, float)) and 0 < scale < math.inf,
+        f"{name} must be a positive number, it is {scale!r}.",
+    )
+    require(
+        dtype == FP8 or scale == 1,
+        f"only a float8_e4m3fn cache has scales: {name} {scale} does not go with {dtype}.",
+    )
+
+
+def check_tensors(**given: object) -> None:
+    """Raise `KernelInputError` unless all of these are torch tensors."""
+    for name, value in given.items():
+        kind = type(value).__name__
+        require(isinstance(value, torch.Tensor), f"{name} must be a torch tensor, not a {kind}.")
 
 
 def check_query(q: torch.Tensor, cache: KVCache) -> None:
@@ -154,7 +182,7 @@ def check_query(q: torch.Tensor, cache: KVCache) -> None:
     """
     check_rows(q, cache, "queries")
     require(
-        q.shape[1] % cache.num_kv_heads == 0,
+        q.shape[1] > 0 and q.shape[1] % cache.num_kv_heads == 0,
         f"{q.shape[1]} query heads are not a multiple of {cache.num_kv_heads} KV heads.",
     )
 
@@ -162,6 +190,7 @@ def check_query(q: torch.Tensor, cache: KVCache) -> None:
 def check_rows(x: torch.Tensor, cache: KVCache, name: str) -> None:
     """Raise `KernelInputError` unless x is (rows, heads, head_dim), contiguous in head_dim, in the
     cache's dtype or, for an fp8 cache, in any of the other three."""
+    check_tensors(**{name: x})
     require(
         x.dim() == 3 and x.shape[-1] == cache.head_dim,
         f"{name} must be (rows, heads, {cache.head_dim}), these are {tuple(x.shape)}.",
@@ -187,6 +216,7 @@ def check_index(index: torch.Tensor, name: str, shape: tuple[int, ...]) -> None:
     """Raise `KernelInputError` unless `index` is a contiguous int32 or int64 tensor of that shape
     (-1: any size).
     """
+    check_tensors(**{name: index})
     fits = index.dim() == len(shape) and all(
         want in (-1, have) for want, have in zip(shape, index.shape, strict=True)
     )
@@ -195,19 +225,6 @@ def check_index(index: torch.Tensor, name: str, shape: tuple[int, ...]) -> None:
         index.dtype in (torch.int32, torch.int64) and index.is_contiguous(),
         f"{name} must be contiguous int32 or int64, it is {index.dtype}.",
     )
-
-
-def check_lengths(lengths: list[int], where: torch.Tensor, block_size: int) -> None:
-    """Raise `KernelInputError` unless no length is negative and each row of the block table (if
-    `where` is one: two dimensions) reaches its end. There must be at least one length."""
-    require(min(lengths) >= 0, f"a length cannot be negative, the smallest is {min(lengths)}.")
-    if where.dim() == 2:
-        needed = -(-max(lengths) // block_size)
-        require(
-            where.shape[1] >= needed,
-            f"block_table has {where.shape[1]} columns, "
-            f"a sequence of {max(lengths)} keys needs {needed}.",
-        )
 
 
 def check_tile(name: str, size: int) -> None:

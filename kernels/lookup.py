@@ -20,12 +20,55 @@ num_stages; "ahead" prefetches the same.
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
 
 from kernels.launch import require
 
 LOOKUPS = ("auto", "inline", "ahead", "inline_scalar", "ahead_scalar")
+WARPS = (1, 2, 4, 8, 16, 32)
+
+
+def check_lengths(lengths: list[int], where: torch.Tensor, cache: torch.Tensor) -> None:
+    """Raise `KernelInputError` unless no length is negative and every key lies in the cache (its k,
+    or the latents): by the block table if `where` is one (two dimensions), else by the first slots.
+    There must be at least one length. Waits for the GPU."""
+    require(min(lengths) >= 0, f"a length cannot be negative, the smallest is {min(lengths)}.")
+    counts, size = torch.tensor(lengths, device=where.device), cache.shape[0]
+    if where.dim() == 1:
+        outside = (counts > 0) & ((where < 0) | (where + counts > size))
+        bad = where[outside][:1].tolist()
+        require(not bad, f"a sequence from slot {bad} on leaves the cache's {size} slots.")
+        return
+    block_size = cache.shape[1]
+    needed = -(-max(lengths) // block_size)
+    require(
+        where.shape[1] >= needed,
+        f"block_table has {where.shape[1]} columns, "
+        f"a sequence of {max(lengths)} keys needs {needed}.",
+    )
+    first_key = torch.arange(needed, device=where.device) * block_size
+    used = where[:, :needed][first_key < counts[:, None]]
+    bad = used[(used < 0) | (used >= size)][:1].tolist()
+    require(not bad, f"block_table names block {bad}, the cache has {size}.")
+
+
+def check_config(config: Any) -> None:
+    """Raise `KernelInputError` unless a kernel of any kind can be built so."""
+    check_name(config.lookup)
+    warps, stages = config.num_warps, config.num_stages
+    require(warps in WARPS, f"num_warps must be one of {WARPS}, it is {warps}.")
+    require(
+        isinstance(stages, int) and stages >= 1, f"num_stages must be at least 1, it is {stages}."
+    )
+
+
+def check_name(lookup: str) -> None:
+    """Raise `KernelInputError` unless there is such a lookup."""
+    require(lookup in LOOKUPS, f"lookup {lookup!r} is unknown, choose one of {LOOKUPS}.")
 
 
 def resolve_lookup(lookup: str, block_n: int, block_size: int) -> str:
@@ -34,7 +77,7 @@ def resolve_lookup(lookup: str, block_n: int, block_size: int) -> str:
 
     "auto" takes one id a tile where the block size allows it, and always one iteration ahead.
     """
-    require(lookup in LOOKUPS, f"lookup {lookup!r} is unknown, choose one of {LOOKUPS}.")
+    check_name(lookup)
     whole = block_size % block_n == 0
     if lookup == "auto":
         return "ahead_scalar" if whole else "ahead"

@@ -7,7 +7,7 @@ import torch
 from kernels import launch
 from kernels.decode import DecodeBuffers, DecodeCall, DecodeConfig, combine_launch
 from kernels.launch import Launch, require
-from kernels.lookup import resolve_lookup
+from kernels.lookup import check_config, check_lengths, resolve_lookup
 from kernels.mla_kernel import mla_decode_kernel
 from kernels.splits import SplitPlan, check_plan, plan_splits
 
@@ -79,9 +79,9 @@ def mla_decode(
 
     q: (batch, num_heads, 576), fp16, bf16 or fp32, the query of the latent and behind it the
     rotated one; cache: (num_blocks, block_size, 576), the same dtype, last dimension contiguous;
-    block_table, lengths, plan as in `paged_decode`. Scores are multiplied by 192^-0.5; a model with
-    YaRN multiplies its own factor into the queries. Returns (batch, num_heads, 512), still to be
-    projected. Raises `KernelInputError`.
+    block_table, lengths, plan as in `paged_decode`, and as little checked with a plan. Scores are
+    multiplied by 192^-0.5; a model with YaRN multiplies its own factor into the queries. Returns
+    (batch, num_heads, 512), still to be projected. Raises `KernelInputError`.
     """
     config = config or DEFAULT
     _check(q, cache, config)
@@ -91,7 +91,7 @@ def mla_decode(
     longest = None
     if plan is None or lengths.device.type == "cpu":  # with a plan the GPU is not waited for
         known = lengths.tolist()
-        launch.check_lengths(known, block_table, int(cache.shape[1]))
+        check_lengths(known, block_table, cache)
         plan = plan or choose_splits(q.shape[1], known, config, launch.num_sms(q))
         longest = max(known)
     check_plan(plan, config.block_n, longest)
@@ -103,8 +103,12 @@ def mla_decode(
 
 
 def _check(q: torch.Tensor, cache: torch.Tensor, config: DecodeConfig) -> None:
+    launch.check_tensors(queries=q, cache=cache)
     require(
-        q.dim() == 3 and cache.dim() == 3 and q.shape[2] == cache.shape[2] == WIDTH,
+        q.dim() == 3
+        and cache.dim() == 3
+        and q.shape[1] > 0
+        and q.shape[2] == cache.shape[2] == WIDTH,
         f"queries must be (batch, heads, {WIDTH}) and the cache (blocks, block size, {WIDTH}), "
         f"they are {tuple(q.shape)} and {tuple(cache.shape)}.",
     )
@@ -118,5 +122,7 @@ def _check(q: torch.Tensor, cache: torch.Tensor, config: DecodeConfig) -> None:
         cache.shape[1] in launch.BLOCK_SIZES,
         f"block size {cache.shape[1]} is not supported, only {launch.BLOCK_SIZES}.",
     )
+    launch.check_reach(int(cache.shape[1]), cache.stride(1))
     launch.check_batch(q.shape[0])
+    check_config(config)
     launch.check_tile("block_n", config.block_n)

@@ -54,7 +54,7 @@ def mla_decode_kernel(
     if SPLIT and start >= end:
         return  # combine reads only the pieces that exist
 
-    q_at = q_ptr + seq.to(tl.int64) * stride_q + head[:, None] * stride_qh
+    q_at = q_ptr + seq.to(tl.int64) * stride_q + head.to(tl.int64)[:, None] * stride_qh
     q_latent = tl.load(q_at + c[None, :], mask=head_live[:, None], other=0.0).to(DOT)
     q_rope = tl.load(q_at + r[None, :], mask=head_live[:, None], other=0.0).to(DOT)
     table = table_ptr + seq.to(tl.int64) * stride_table

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+
 import torch
 import triton
 
@@ -49,6 +52,7 @@ def append(k: torch.Tensor, v: torch.Tensor, cache: KVCache, slots: torch.Tensor
         k.shape[1] == cache.num_kv_heads,
         f"the new keys have {k.shape[1]} heads, the cache {cache.num_kv_heads}.",
     )
+    launch.check_tensors(v=v)
     require(
         k.shape == v.shape and k.stride() == v.stride() and k.dtype == v.dtype,
         "the new keys and values must have the same shape, strides and dtype.",
@@ -76,8 +80,8 @@ def copy_launch(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> L
 def copy_blocks(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> None:
     """Copy whole blocks, K and V: copy-on-write within a cache, or a swap between two.
 
-    pairs: (n, 2) int32 or int64, block numbers (source, destination); no destination may appear
-    twice or be a source of the same call within one cache, since the order of the copies is not
+    pairs: (n, 2) int32 or int64, block numbers (source, destination); no destination may share
+    memory with another or with a source of the same call, since the order of the copies is not
     defined. A cache in pinned host memory works as source or destination on a GPU. Reads the pairs
     back from the GPU to check them; `copy_launch` does not. Raises `KernelInputError`.
     """
@@ -90,6 +94,10 @@ def copy_blocks(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> N
     require(
         all(c.k[0].is_contiguous() for c in (source, destination) if len(c.k)),
         "a block must be contiguous memory to be copied.",
+    )
+    require(
+        all(_in_words(x) for c in (source, destination) for x in (c.k, c.v)),
+        "blocks must begin at a multiple of 4 bytes to be copied.",
     )
     launch.check_index(pairs, "pairs", (-1, 2))
     near = [t for c in (source, destination) for t in (c.k, c.v) if not _pinned(t)]
@@ -111,8 +119,30 @@ def _check_pairs(source: KVCache, destination: KVCache, pairs: torch.Tensor) -> 
         require(
             not outside, f"{what} block {(outside or [0])[0]} is not one of the {len(cache.k)}."
         )
+    places, size = _places(destination, [b for _, b in known]), _block_bytes(source)
     require(
-        len(targets) == len(known), "a block is a destination twice: which copy stays is undefined."
+        all(b - a >= size for a, b in pairwise(places)),
+        "a block is a destination twice: which copy stays is undefined.",
     )
-    overlap = sources & targets if source.k.data_ptr() == destination.k.data_ptr() else set()
-    require(not overlap, f"blocks {sorted(overlap)} are source and destination at once.")
+    overlap = [b for b in sorted(sources) if _touch(_places(source, [b]), places, size)]
+    require(not overlap, f"blocks {overlap} are source and destination at once.")
+
+
+def _in_words(x: torch.Tensor) -> bool:
+    size = x.element_size()
+    return x.data_ptr() % 4 == 0 and x.stride(0) * size % 4 == 0
+
+
+def _block_bytes(cache: KVCache) -> int:
+    return cache.k.shape[1:].numel() * cache.k.element_size()
+
+
+def _places(cache: KVCache, blocks: list[int]) -> list[int]:
+    """Where K and V of these blocks begin in memory, in order."""
+    size = cache.k.element_size()
+    return sorted(x.data_ptr() + b * x.stride(0) * size for x in (cache.k, cache.v) for b in blocks)
+
+
+def _touch(some: list[int], others: list[int], size: int) -> bool:
+    """Whether one of some, in order, begins less than `size` before or behind one of the others."""
+    return any(bisect_left(others, at + size) > bisect_right(others, at - size) for at in some)

@@ -9,7 +9,7 @@ import torch
 
 from kernels import launch
 from kernels.launch import KVCache, Launch, require
-from kernels.lookup import resolve_lookup
+from kernels.lookup import check_config, check_lengths, resolve_lookup
 from kernels.prefill_kernel import prefill_kernel
 
 
@@ -104,9 +104,10 @@ def paged_prefill(
     1,) int32, where each begins and the last ends; lengths: (batch,) int32, earlier context and
     chunk together, so the chunk's queries are the last tokens of the sequence; block_table as in
     `paged_decode`. Returns the shape and dtype of q. Reads query_starts and lengths back from the
-    GPU. Raises `KernelInputError`.
+    GPU and checks that every key lies in the cache. Raises `KernelInputError`.
     """
     launch.check_cache(cache, paged=True)
+    launch.check_index(lengths, "lengths", (-1,))
     launch.check_index(block_table, "block_table", (lengths.shape[0], -1))
     return _prefill(q, cache, block_table, (query_starts, lengths), config)
 
@@ -124,6 +125,7 @@ def contiguous_prefill(
     of a flat cache.
     """
     launch.check_cache(cache, paged=False)
+    launch.check_index(lengths, "lengths", (-1,))
     launch.check_index(first_slots, "first_slots", (lengths.shape[0],))
     return _prefill(q, cache, first_slots, (query_starts, lengths), config)
 
@@ -137,15 +139,15 @@ def _prefill(
 ) -> torch.Tensor:
     query_starts, lengths = spans
     launch.check_query(q, cache)
-    launch.check_index(lengths, "lengths", (-1,))
     launch.check_batch(lengths.shape[0])
     launch.check_index(query_starts, "query_starts", (lengths.shape[0] + 1,))
     launch.check_device(q, cache.k, cache.v, where, query_starts, lengths)
     config = config or default_config(cache.head_dim, launch.arch(q))
+    check_config(config)
     launch.check_tile("block_m", config.block_m)
     launch.check_tile("block_n", config.block_n)
     starts, known = query_starts.tolist(), lengths.tolist()
-    launch.check_lengths(known, where, cache.block_size)
+    check_lengths(known, where, cache.k)
     chunks = [b - a for a, b in pairwise(starts)]
     require(
         starts[0] == 0 and starts[-1] == q.shape[0] and min(chunks) >= 0,

@@ -116,7 +116,7 @@ def prefill_kernel(
     live = (query < num_queries)[:, None]
     d = tl.arange(0, HEAD_DIM)
     q_row = (first_query + query).to(tl.int64)
-    q_at = q_ptr + q_row[:, None] * stride_q + head[:, None] * stride_qh + d[None, :]
+    q_at = q_ptr + q_row[:, None] * stride_q + head.to(tl.int64)[:, None] * stride_qh + d[None, :]
     q = tl.load(q_at, mask=live, other=0.0).to(DOT)
     k_base = k_ptr + kv_head.to(tl.int64) * stride_head
     v_base = v_ptr + kv_head.to(tl.int64) * stride_head

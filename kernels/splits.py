@@ -70,7 +70,9 @@ def check_plan(plan: SplitPlan, block_n: int, longest: int | None) -> None:
     longest: keys of the longest sequence, None if only the GPU knows.
     """
     require(
-        1 <= plan.num_splits <= MAX_SPLITS
+        isinstance(plan.num_splits, int)
+        and isinstance(plan.split_tokens, int)
+        and 1 <= plan.num_splits <= MAX_SPLITS
         and plan.split_tokens > 0
         and plan.split_tokens % block_n == 0,
         f"a split must be a multiple of block_n {block_n}, and their number at most {MAX_SPLITS}.",

@@ -36,6 +36,11 @@ class Model:
     kv_dtype: torch.dtype | None = None
 
     @property
+    def group(self) -> int:
+        """Query heads a KV head."""
+        return self.num_heads // self.num_kv_heads
+
+    @property
     def stored(self) -> torch.dtype:
         return self.kv_dtype or self.dtype
 
@@ -65,7 +70,7 @@ def decode(
     """A decode (and its combine pass if splits > 1); block_size None: contiguous."""
     q = _meta(BATCH, model.num_heads, model.head_dim, dtype=model.dtype)
     plan = SplitPlan(1024, splits)
-    config = config or default_config(model.head_dim)
+    config = config or default_config(model.head_dim, model.group)
     call = DecodeCall(_where(block_size), _meta(BATCH), plan, config)
     return decode_launches(q, cache(model, block_size), call, DecodeBuffers.empty(q, plan))
 

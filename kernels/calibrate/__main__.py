@@ -72,6 +72,9 @@ def out_refusal(out: Path) -> str | None:
     """Why nothing can be written into that folder, in one sentence; None if it can. Creates
     nothing: of a folder that does not exist yet, the nearest one above it is tried."""
     try:
+        for name in ("calibration.json", "points.csv", "dry.json"):
+            if (out / name).is_dir():
+                return f"--out {out} cannot be used: {name} in it is a folder."
         nearest = next(p for p in (out, *out.absolute().parents) if p.exists())
         if not nearest.is_dir():
             return f"--out {out} cannot be a folder: {nearest} is a file."

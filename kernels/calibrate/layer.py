@@ -78,7 +78,9 @@ class _Shared:
         )
         k = self.qkv[:, model.num_heads : model.num_heads + model.num_kv_heads]
         v = self.qkv[:, model.num_heads + model.num_kv_heads :]
-        call = DecodeCall(table, self.lengths, self.plan, default_config(model.head_dim))
+        call = DecodeCall(
+            table, self.lengths, self.plan, default_config(model.head_dim, model.group)
+        )
         norms = [
             add_rms_norm_launch(self.x, self.residual, pool.random(hidden), self.normed)
             for _ in range(2)

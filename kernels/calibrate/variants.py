@@ -63,7 +63,8 @@ def decode_variant(point: Point, num_sms: int) -> Variant:
     """What a decode point, latent or not, runs besides the combine pass."""
     model, size = point.model, point.block_size
     latent = point.kernel == "mla"
-    config = point.config or (mla.DEFAULT if latent else default_config(model.head_dim))
+    default = mla.DEFAULT if latent else default_config(model.head_dim, model.group)
+    config = point.config or default
     lookup = resolve_lookup(config.lookup, config.block_n, size) if size else "auto"
     q = torch.empty(len(point.lengths), model.num_heads, model.head_dim, device="meta")
     plan = split_plan(point, q, standins.cache(model, size or None), num_sms)

@@ -47,7 +47,7 @@ def split_plan(point: Point, q: torch.Tensor, cache: KVCache, num_sms: int) -> S
     """The heuristic's plan for the point's lengths, or the number of pieces it asks for."""
     if point.kernel == "mla":
         return mla.choose_splits(q.shape[1], list(point.lengths), mla.DEFAULT, num_sms)
-    config = point.config or default_config(point.model.head_dim)
+    config = point.config or default_config(point.model.head_dim, point.model.group)
     if point.splits is not None:
         return equal_splits(max(point.lengths), point.splits, config.block_n)
     return choose_splits(q, cache, list(point.lengths), config, num_sms)
@@ -72,7 +72,7 @@ def _sets(point: Point, pool: Pool) -> int:
 
 def _decode(point: Point, pool: Pool) -> Work:
     model, cache = point.model, pool.cache(point.model, point.block_size)
-    config = point.config or default_config(model.head_dim)
+    config = point.config or default_config(model.head_dim, model.group)
     q = pool.random(len(point.lengths), model.num_heads, model.head_dim)
     plan = split_plan(point, q, cache, pool.device.num_sms)
     buffers = DecodeBuffers.empty(q, plan)

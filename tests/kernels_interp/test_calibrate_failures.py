@@ -178,6 +178,17 @@ def test_a_bad_argument_gets_one_sentence_and_exit_code_2(capsys, arguments, sen
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["calibration.json", "points.csv", "dry.json"])
+def test_an_output_that_is_a_folder_already_gets_one_sentence_and_exit_code_2(
+    tmp_path, capsys, name
+):
+    (tmp_path / name).mkdir()
+    assert command.main(["--out", str(tmp_path)]) == 2
+    assert (
+        capsys.readouterr().err == f"--out {tmp_path} cannot be used: {name} in it is a folder.\n"
+    )
+
+
 def test_the_static_table_refuses_an_architecture_it_does_not_know(capsys):
     assert standins.main(["--arch", "42"]) == 2
     assert "--arch must be one of" in capsys.readouterr().err

@@ -1,8 +1,7 @@
 """Addresses past 2**31 elements, which 32-bit arithmetic does not reach.
 
 The memory is reserved, not used: untouched pages cost nothing and read as zeros. Tensors begin in
-the middle of it, so that an address that wraps around to the negative reads or writes zeros there
-and fails a test instead of ending the process.
+its middle: what wraps around to the negative reads or writes zeros there and fails a test.
 """
 
 import mmap
@@ -113,8 +112,7 @@ def test_prefill_reaches_a_far_block():
 
 
 def test_contiguous_decode_reaches_a_far_token():
-    case = make_case(SHAPE, [20])
-    # token 16 lies at 2**31
+    case = make_case(SHAPE, [20])  # token 16 lies at 2**31
     apart = KVCache(*(spread(x[:20], 2**27, 64) for x in (case.flat.k, case.flat.v)))
     expected = decode_flat(case, case.flat, case.first_slots)
     assert torch.equal(decode_flat(case, apart, case.first_slots), expected)
@@ -153,9 +151,10 @@ def test_attention_reaches_a_far_head(run):
     assert torch.equal(run(case, apart), run(case))
 
 
-def test_attention_reaches_a_far_query():
-    for run, case in ((decode, make_case(SHAPE, [5, 6, 7])), (prefill, one_chunk())):
-        assert torch.equal(run(case, q=spread(case.q, ROW, 64)), run(case))
+@pytest.mark.parametrize("strides", [(ROW, 64), (64, ROW)])
+def test_attention_reaches_a_far_query_and_a_far_query_head(strides):
+    for run, case in ((decode, make_case(HEADS, [5, 6, 7])), (prefill, one_chunk(HEADS))):
+        assert torch.equal(run(case, q=spread(case.q, *strides)), run(case))
 
 
 @pytest.mark.parametrize("run", [decode, prefill])
@@ -217,8 +216,7 @@ def test_append_reads_a_far_token_and_a_far_head():
 
 def test_append_writes_a_far_head():
     k, v = torch.randn(2, 1, 3, 64).half()
-    shape, strides = (2, 16, 3, 64), (1024, 64, ROW, 1)
-    cache = KVCache(*(far(torch.float16).as_strided(shape, strides) for _ in "kv"))
+    cache = KVCache(*(spread(torch.zeros(2, 16, 3, 64).half(), 1024, 64, ROW) for _ in "kv"))
     append(k, v, cache, torch.tensor([17]))
     assert torch.equal(cache.k[1, 1], k[0])
     assert torch.equal(cache.v[1, 1], v[0])
@@ -273,15 +271,17 @@ def latent_problem():
     return q, cache, table, torch.tensor([5, 6, 7], dtype=torch.int32)
 
 
-def test_latent_attention_reaches_a_far_block_query_and_row_of_the_table():
+def test_latent_attention_reaches_a_far_block_query_head_and_row_of_the_table():
     q, cache, table, lengths = latent_problem()
     config = DecodeConfig(block_n=16)
     expected = mla.mla_decode(q, cache, table, lengths, config=config)
     wide = far(torch.int32)[: 3 * ROW].view(3, ROW)
     wide[:, :2] = table
-    far_cache, far_q = spread(cache, ROW, mla.WIDTH), spread(q, ROW, mla.WIDTH)
-    for args in ((q, far_cache, table), (far_q, cache, table), (q, cache, wide)):
+    far_cache, far_q = (spread(x, ROW, mla.WIDTH) for x in (cache, q))
+    far_heads = spread(q, mla.WIDTH, 9 * 2**24)
+    for args in (*((x, cache, table) for x in (far_q, far_heads)), (q, far_cache, table)):
         assert torch.equal(mla.mla_decode(*args, lengths, config=config), expected)
+    assert torch.equal(mla.mla_decode(q, cache, wide, lengths, config=config), expected)
 
 
 def test_latent_attention_writes_a_far_output():

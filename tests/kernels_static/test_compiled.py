@@ -78,7 +78,22 @@ def test_other_groupings_are_as_clean(heads):
     report = decode(90, 16, Model(*heads))
     assert without_spills(report)
     assert count(report.hot, "HMMA", "HGMMA") > 0
-    assert report.async_bytes(16) == LLAMA.tile_bytes(64)
+    assert report.async_bytes(16) == LLAMA.tile_bytes(64 if heads[1] > 1 else 32)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("heads", [(32, 1), (128, 1)], ids=str)
+@pytest.mark.parametrize("block_size", [None, 16])
+def test_many_heads_a_kv_head_spill_nothing_at_any_head_size(arch, head_dim, heads, block_size):
+    dtypes = (None, FP8) if arch == 90 else (None,)
+    for model in (Model(*heads, head_dim=head_dim, kv_dtype=dtype) for dtype in dtypes):
+        config = default_config(head_dim, model.group)
+        report, tile = decode(arch, block_size, model), model.tile_bytes(config.block_n)
+        assert without_spills(report)
+        assert count(report.hot, "HMMA", "HGMMA") > 0
+        assert report.async_bytes() == tile
+        assert stages(report, tile) >= config.num_stages - 1
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
