@@ -32,6 +32,7 @@ from sim.sequence import (
     IntArray,
     SequenceTable,
 )
+from workloads.sequences import SequenceContent
 
 Observer = Callable[[int, Scheduler], None]
 """Called with the time and the scheduler after every schedule(); it must not change anything."""
@@ -170,7 +171,11 @@ class Replica:
         count = self.cost.plan(scheduler.batch, self.recorder.boundaries, limit, until_ns)
         if count > scheduled:
             self._rows = scheduler.running[: scheduler.num_running]
-            count = scheduled + self.allocator.can_append(self._rows, count - scheduled)
+            more = self.allocator.can_append(self._rows, count - scheduled)
+            head = scheduler.head_row if scheduler.num_waiting else None
+            if head is not None and more:
+                more = self.allocator.until_findable(head, self._rows, more)
+            count = scheduled + more
         return count
 
     def _commit(self, count: int) -> None:
@@ -232,11 +237,15 @@ class Memory:
 
 @dataclass(frozen=True)
 class Options:
-    """How to run: without sleeps, with somebody who looks at every iteration, with follow-ups."""
+    """How to run: without sleeps, with somebody who looks at every iteration, with follow-ups.
+
+    content is what the sequences consist of; without it no two of them share anything.
+    """
 
     single_step: bool = False
     observe: Observer | None = None
     follow_ups: FollowUps | None = None
+    content: SequenceContent | None = None
 
 
 def simulate(
@@ -255,6 +264,8 @@ def simulate(
     """
     sequences = SequenceTable()
     allocator.bind(memory.num_slots, sequences, memory.max_model_len)
+    if options.content is not None:
+        allocator.bind_content(options.content)
     scheduler.bind(requests, sequences, allocator)
     arrivals = Arrivals(requests, options.follow_ups)
     start_ns = arrivals.next_ns if len(requests) else 0

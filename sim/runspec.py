@@ -20,6 +20,7 @@ from sim.engine import Memory
 from sim.plugins import Config, find_class, nested_tables
 from sim.schedulers import Scheduler
 from sim.sequence import IntArray, Limits, new_requests
+from workloads.sequences import SequenceContent
 from workloads.trace import Trace, TraceError
 
 
@@ -116,6 +117,13 @@ def follow_ups(trace: Trace) -> FollowUps | None:
     if trace.session is not None:
         needs_answer = (trace.parent >= 0) & (trace.session == trace.session[trace.parent])
     return FollowUps(trace.parent, trace.think_ns, needs_answer)
+
+
+def sequence_content(trace: Trace) -> SequenceContent | None:
+    """What the sequences of a trace consist of; None if it does not say."""
+    if trace.content is None:
+        return None
+    return SequenceContent(trace.content, trace.namespace)
 
 
 def uses_seed(config: Config) -> bool:

@@ -35,7 +35,8 @@ ARRIVAL_NS, FIRST_SCHEDULED_NS, FIRST_TOKEN_NS, FINISH_NS = range(3, 7)
 NUM_GENERATED, NUM_PREEMPTIONS, STATUS = range(7, 10)
 CUT = 10  # what makes its output shorter than the trace's
 NOT_CUT, BY_MAX_TOKENS, BY_MAX_MODEL_LEN = range(3)
-NUM_REQUEST_COLUMNS = 11
+PRIORITY = 11  # the lower, the sooner
+NUM_REQUEST_COLUMNS = 12
 
 # further columns of sequences
 REQUEST = 3  # the row of its request
@@ -94,13 +95,15 @@ class SequenceTable:
 
     rows is the array itself, int64, shape (capacity, NUM_SEQUENCE_COLUMNS). It is replaced when
     the table grows, so hold the table, not rows. Who keeps something for every row adds a
-    function to when_grown, which is called with the new capacity.
+    function to when_grown, which is called with the new capacity, or to when_opened, which is
+    called with a row that now belongs to another sequence.
     """
 
     def __init__(self, capacity: int = 64) -> None:
         self.rows: IntArray = np.zeros((capacity, NUM_SEQUENCE_COLUMNS), np.int64)
         self._open_row = direct(open_row, self.rows, 0, _ONE_REQUEST, 0)
         self.when_grown: list[Callable[[int], None]] = []
+        self.when_opened: list[Callable[[int], None]] = []
         self._unused = list(range(capacity - 1, -1, -1))
 
     def open(self, requests: IntArray, request: int) -> int:
@@ -113,6 +116,8 @@ class SequenceTable:
                 resize(2 * capacity)
         row = self._unused.pop()
         self._open_row(self.rows, row, requests, request)
+        for note in self.when_opened:
+            note(row)
         return row
 
     def close(self, row: int) -> None:
@@ -137,15 +142,17 @@ def open_row(sequences: IntArray, row: int, requests: IntArray, request: int) ->
 
 
 @compiled
-def plan_counts(sequences: IntArray, rows: IntArray, counts: IntArray, budget: int) -> int:
+def plan_counts(
+    sequences: IntArray, rows: IntArray, counts: IntArray, budget: int, longest: int
+) -> int:
     """Share a token budget over rows in their order; return what is left of it.
 
-    counts[i] becomes the number of tokens that rows[i] computes: all it lacks, or what the
-    budget still allows.
+    counts[i] becomes the number of tokens that rows[i] computes: all it lacks, but at most
+    longest and what the budget still allows.
     """
     for i in range(len(rows)):
         lacks = sequences[rows[i], NUM_TOKENS] - sequences[rows[i], NUM_COMPUTED]
-        counts[i] = min(lacks, budget)
+        counts[i] = min(lacks, longest, budget)
         budget -= counts[i]
     return budget
 

@@ -12,24 +12,41 @@ from typing import TypeVar
 
 import numpy as np
 
-from sim.allocators.base import (
-    Admission,
-    Allocator,
-)
+from sim.allocators.base import CACHED, FREE, Admission, Allocator
 from sim.allocators.checked import CheckedAllocator, difference, require, visible_state
 from sim.sequence import (
     FINAL_TOKENS,
     NUM_COMPUTED,
     NUM_SLOTS,
     NUM_TOKENS,
+    IntArray,
     Limits,
     SequenceTable,
     new_requests,
 )
+from workloads.content import Run
+from workloads.sequences import SequenceContent
 
 Answer = TypeVar("Answer")
 
 __all__ = ["CheckedAllocator", "History", "check_allocator", "visible_state"]
+
+
+class SharedBeginnings(SequenceContent):
+    """Prompts that begin alike, for some tokens, and outputs that continue each other's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin(0, 0)
+
+    def begin(self, source: int, alike: int) -> None:
+        """The next sequence has its first tokens, alike of them, from the source."""
+        self._source, self._alike, self._own = source, alike, getattr(self, "_own", 1000) + 1
+
+    def runs(self, request: int, prompt_tokens: int, num_tokens: int) -> list[Run]:
+        alike = min(self._alike, num_tokens)
+        rest = [(self._own, 0, num_tokens - alike)] if num_tokens > alike else []
+        return [(self._source + 1, 0, alike), *rest] if alike else rest
 
 
 class History:
@@ -46,25 +63,33 @@ class History:
         self.fast, self.slow = CheckedAllocator(factory()), CheckedAllocator(factory())
         for allocator in (self.fast, self.slow):
             allocator.bind(num_slots, SequenceTable(), max_model_len)
-        self.initial = visible_state(self.fast)
-        for name in self.initial.keys() - {"terms"}:
-            self.initial[name] = np.sort(self.initial[name], axis=0)
+        self.contents = SharedBeginnings(), SharedBeginnings()
+        self.fast.bind_content(self.contents[0])
+        self.slow.bind_content(self.contents[1])
+        self.initial = self._idle_state()
         self.running: list[int] = []
 
     def room(self, row: int) -> int:
         """Tokens that the row has still to write: the last one's KV never is."""
         return self.fast.sequences.rows.item(row, FINAL_TOKENS) - 1 - self._computed(row)
 
-    def arrive(self, prompt: int, output: int, extra: int, chunk: int) -> Admission:
-        """A request asks for memory and, if there is some, writes chunk tokens of its prompt."""
+    def arrive(
+        self, prompt: int, output: int, extra: int, chunk: int, alike: tuple[int, int] = (0, 0)
+    ) -> Admission:
+        """A request asks for memory and, if there is some, writes chunk tokens of its prompt.
+
+        alike says with which others it begins, and for how many tokens. What the allocator
+        finds of the prompt needs no writing.
+        """
         lengths = [np.array([n], np.int64) for n in (0, prompt, output, output + extra)]
         limits = Limits(self.max_model_len, lengths[3])
         request = new_requests(lengths[0], lengths[1], lengths[2], limits)
         verdicts = []
-        for allocator in (self.fast, self.slow):
+        for allocator, content in zip((self.fast, self.slow), self.contents, strict=True):
             is_hopeless = bool(allocator.never_fits(request)[0])
+            content.begin(*alike)
             row = allocator.sequences.open(request, 0)
-            verdict = allocator.admit(row, chunk)
+            verdict = allocator.admit(row, min(chunk, prompt - allocator.lookup(row)))
             verdicts.append((row, verdict))
             kind = allocator.kind
             require(
@@ -88,6 +113,7 @@ class History:
     def append(self, rows: list[int], counts: list[int]) -> int:
         """A batch in one call, and row by row; return how many rows were served."""
         counts = [min(count, self.room(row)) for row, count in zip(rows, counts, strict=True)]
+        self._sample(rows, counts)
         served = self.fast.append(np.array(rows, np.int64), np.array(counts, np.int64))
         for i in range(min(served + 1, len(rows))):
             single = self.slow.append(np.array(rows[i : i + 1]), np.array(counts[i : i + 1]))
@@ -95,7 +121,6 @@ class History:
                 single == (i < served),
                 f"{self.fast.kind}: a batch serves {served} rows, the twin's row {i}: {single}",
             )
-        self._grow(rows)
         self.compare()
         return served
 
@@ -104,10 +129,12 @@ class History:
         array = np.array(rows, np.int64)
         num_iterations = min([num_iterations, *(self.room(row) for row in rows)])
         promised = self.fast.can_append(array, num_iterations)
+        self._sample(rows, [1] * len(rows))
         log = np.full((promised, len(self.fast.terms)), -1, np.int64)
         self.fast.append_ahead(array, promised, log)
         ones = np.ones(len(rows), np.int64)
         for i in range(promised):
+            self._sample(rows, ones.tolist(), (self.slow,))
             require(
                 self.slow.append(array, ones) == len(rows),
                 f"{self.fast.kind}: can_append promised {promised}, iteration {i} fails",
@@ -116,13 +143,13 @@ class History:
                 np.array_equal(log[i], self.slow.terms),
                 f"{self.fast.kind}: append_ahead logs {log[i]}, iteration {i} {self.slow.terms}",
             )
+        self._sample(rows, [0] * len(rows))
         self.compare()
         if promised < num_iterations:
             require(
                 self.append(rows, [1] * len(rows)) < len(rows),
                 f"{self.fast.kind}: can_append promised {promised}, one more succeeds",
             )
-        self._grow(rows)
         return promised
 
     def retire(self, row: int) -> None:
@@ -148,13 +175,23 @@ class History:
         self.compare()
 
     def free_everything(self) -> None:
-        """All end: terms and holes are as at first, and every block is free once."""
+        """All end: terms and holes are as at first, and every block is free once.
+
+        What stays findable is free in this sense.
+        """
         self.free(list(self.running))
-        final = visible_state(self.fast)
-        for name in final.keys() - {"terms"}:
-            final[name] = np.sort(final[name], axis=0)
-        changed = difference(self.initial, final)
+        changed = difference(self.initial, self._idle_state())
         require(not changed, f"{self.fast.kind}: freeing everything does not restore {changed}")
+
+    def _idle_state(self) -> dict[str, IntArray]:
+        """What an allocator without sequences looks like, whatever it still caches."""
+        state = visible_state(self.fast)
+        state.pop("findable", None)
+        for name in state.keys() - {"terms"}:
+            state[name] = np.sort(state[name], axis=0)
+        state["terms"][FREE] += state["terms"][CACHED]
+        state["terms"][CACHED] = 0
+        return state
 
     def compare(self) -> None:
         """Both allocators look alike: state, sequences and block tables."""
@@ -176,12 +213,14 @@ class History:
     def _computed(self, row: int) -> int:
         return self.fast.sequences.rows.item(row, NUM_COMPUTED)
 
-    def _grow(self, rows: Iterable[int]) -> None:
-        """A sequence has sampled every token that it has written beyond its prompt."""
-        for allocator in (self.fast, self.slow):
-            for row in rows:
+    def _sample(
+        self, rows: list[int], counts: list[int], allocators: tuple[Allocator, ...] | None = None
+    ) -> None:
+        """A sequence knows all the tokens that it has written, and counts more."""
+        for allocator in allocators or (self.fast, self.slow):
+            for row, count in zip(rows, counts, strict=True):
                 cells = allocator.sequences.rows[row]
-                cells[NUM_TOKENS] = max(cells[NUM_TOKENS], cells[NUM_COMPUTED])
+                cells[NUM_TOKENS] = max(cells[NUM_TOKENS], cells[NUM_COMPUTED] + count)
 
 
 def check_allocator(
@@ -214,7 +253,8 @@ def random_step(history: History, rng: random.Random) -> None:
         prompt = rng.randint(1, history.max_model_len - 1)
         if rng.random() < 0.5:
             prompt = min(prompt, 3)
-        history.arrive(prompt, rng.randint(1, 20), rng.randint(0, 9), rng.randint(1, prompt))
+        lengths = prompt, rng.randint(1, 20), rng.randint(0, 9), rng.randint(1, prompt)
+        history.arrive(*lengths, (rng.randint(0, 2), rng.choice([0, 5, 12, 60])))
     elif step == 3 and rows:
         history.append(rows, [rng.randint(0, 9) for _ in rows])
     elif step == 4 and rows:

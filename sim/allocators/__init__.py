@@ -1,17 +1,19 @@
 """Allocators: how the slots of the KV pool are given to sequences. One file an allocator.
 
-ALLOCATORS is the table of plug-ins; compiled operations of a family live in arena.py (contiguous)
-and blocks.py (paged).
+ALLOCATORS is the table of plug-ins; compiled operations of a family live in arena.py (contiguous),
+blocks.py (paged) and cached_blocks.py (prefix).
 """
 
 from sim.allocators.base import Admission, Allocator, ConservationError, KVUsage
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
+from sim.allocators.prefix import Prefix
 from sim.allocators.unbounded import Unbounded
 
 ALLOCATORS: dict[str, type[Allocator]] = {
     "contiguous": Contiguous,
     "paged": Paged,
+    "prefix": Prefix,
     "unbounded": Unbounded,
 }
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sim.jit import compiled
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray, SequenceTable
+from workloads.sequences import SequenceContent
 
 BoolArray = NDArray[np.bool_]
 
@@ -68,6 +69,8 @@ class Allocator(ABC):
     """What of the trace it makes use of if it is there; what it needs is used, too."""
     copies_kv: bool = False
     """Whether an append may copy tokens that are in the pool already (see copied_tokens)."""
+    caches_prefixes: bool = False
+    """Whether `lookup` may find anything: if not, nobody needs to ask."""
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         """Take a pool of num_slots slots for sequences of at most max_model_len tokens.
@@ -109,9 +112,36 @@ class Allocator(ABC):
     def refusal(self, row: int) -> str:
         """Why the row can never be admitted: the end of a sentence about the request."""
 
+    def bind_content(self, content: SequenceContent) -> None:
+        """Take what the sequences consist of, after `bind`; without, nothing is shared."""
+
+    def lookup(self, row: int) -> int:
+        """Tokens of a waiting row that need not be computed, because they are in the pool.
+
+        At least one token is left to compute. Changes nothing.
+        """
+        return 0
+
+    def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
+        """How many of num_iterations iterations of one token a row leave `lookup(row)` as it is.
+
+        The iterations are known to succeed; what only makes the answer shorter is left out.
+        """
+        return num_iterations
+
+    def can_admit(self, row: int, count: int) -> Admission:
+        """What admit would answer. Changes nothing."""
+        return self.can_allocate(row)
+
+    def cache_up_to(self, rows: IntArray, num_tokens: IntArray) -> None:
+        """The first num_tokens[i] tokens of rows[i] may be found from now on.
+
+        Only needed where tokens are written before they are known: others are found at once.
+        """
+
     def admit(self, row: int, count: int) -> Admission:
-        """can_allocate and, if the answer is OK, append count tokens to the row."""
-        verdict = self.can_allocate(row)
+        """can_admit and, if the answer is OK, append count tokens behind what lookup found."""
+        verdict = self.can_admit(row, count)
         if verdict == Admission.OK:
             self.append(np.array([row]), np.array([count]))
         return verdict

@@ -20,9 +20,11 @@ from sim.sequence import (
     FINAL_TOKENS,
     NUM_COMPUTED,
     NUM_SLOTS,
+    NUM_TOKENS,
     IntArray,
     SequenceTable,
 )
+from workloads.sequences import SequenceContent
 
 Answer = TypeVar("Answer")
 
@@ -34,9 +36,12 @@ def require(condition: bool, sentence: str) -> None:
 
 
 def visible_state(allocator: Allocator) -> dict[str, IntArray]:
-    """The terms and, where the allocator shows them, its free blocks and holes in their order."""
+    """The terms and, where the allocator shows them, its free blocks and holes in their order.
+
+    And who shares what: reference counts, and the blocks that are findable.
+    """
     state = {"terms": allocator.terms.copy()}
-    for name in ("free_list", "holes"):
+    for name in ("free_list", "holes", "ref_counts", "findable"):
         method = getattr(allocator, name, None)
         if method is not None:
             state[name] = method()
@@ -58,7 +63,12 @@ class CheckedAllocator(Allocator):
 
     def __init__(self, inner: Allocator) -> None:
         self.inner = inner
-        vars(self).update(kind=inner.kind, needs=inner.needs, copies_kv=inner.copies_kv)
+        vars(self).update(
+            kind=inner.kind,
+            needs=inner.needs,
+            copies_kv=inner.copies_kv,
+            caches_prefixes=inner.caches_prefixes,
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":
@@ -68,6 +78,23 @@ class CheckedAllocator(Allocator):
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         self.inner.bind(num_slots, sequences, max_model_len)
         self._check_now("bind")
+
+    def bind_content(self, content: SequenceContent) -> None:
+        self.inner.bind_content(content)
+
+    def lookup(self, row: int) -> int:
+        found = self._ask("lookup", lambda: self.inner.lookup(row))
+        is_short = 0 <= found < self.sequences.rows.item(row, NUM_TOKENS)
+        self._require(is_short, f"lookup finds {found} tokens, which leaves none to compute")
+        return found
+
+    def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
+        return self._ask(
+            "until_findable", lambda: self.inner.until_findable(row, rows, num_iterations)
+        )
+
+    def can_admit(self, row: int, count: int) -> Admission:
+        return self._ask("can_admit", lambda: self.inner.can_admit(row, count))
 
     def can_allocate(self, row: int) -> Admission:
         return self._ask("can_allocate", lambda: self.inner.can_allocate(row))
@@ -89,12 +116,12 @@ class CheckedAllocator(Allocator):
         return self.inner.refusal(row)
 
     def admit(self, row: int, count: int) -> Admission:
-        expected = self.can_allocate(row)
+        expected, found = self.can_admit(row, count), self.lookup(row)
         before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
         verdict = self.inner.admit(row, count)
         self._require(verdict == expected, f"admit answers {verdict!r} after {expected!r}")
         if verdict == Admission.OK:
-            self._require_advance(rows_before, np.array([row]), np.array([count]))
+            self._require_advance(rows_before, np.array([row]), np.array([found + count]))
             self._check_now("admit")
         else:
             self._require_unchanged("a refused admit", before, rows_before)
@@ -115,6 +142,13 @@ class CheckedAllocator(Allocator):
             self._require_unchanged("an append that served nobody", before, rows_before)
         self._check_now("append")
         return served
+
+    def cache_up_to(self, rows: IntArray, num_tokens: IntArray) -> None:
+        rows_before = self.sequences.rows.copy()
+        self.inner.cache_up_to(rows, num_tokens)
+        is_same = np.array_equal(rows_before, self.sequences.rows)
+        self._require(is_same, "cache_up_to changed the sequences")
+        self._check_now("cache_up_to")
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         rows_before = self.sequences.rows.copy()

@@ -48,7 +48,7 @@ class Scheduler(ABC):
     kind: ClassVar[str]
     needs: ClassVar[frozenset[str]] = frozenset()
     uses: ClassVar[frozenset[str]] = frozenset()
-    reorders_queue: ClassVar[bool] = False
+    reorders_queue: bool = False
     """Whether an arrival can overtake others that wait, so that every arrival must be seen."""
 
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:

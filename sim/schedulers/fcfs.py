@@ -133,7 +133,7 @@ class Fcfs(Scheduler):
                 return budget  # complete() has described this very batch
         else:
             counts = np.empty(n, np.int64)
-            budget = plan_counts(self.sequences.rows, rows, counts, self._budget)
+            budget = plan_counts(self.sequences.rows, rows, counts, self._budget, self._budget)
             served = self.allocator.append(rows, counts)
         while served < self.num_running:
             self.blocked = MEMORY
@@ -196,7 +196,7 @@ class Fcfs(Scheduler):
                 self.blocked = MAX_NUM_SEQS
                 return
             row = self._open_head() if self._head is None else self._head
-            num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+            num_tokens = self.sequences.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
             if num_tokens > budget:
                 if self.enable_chunked_prefill and budget > 0:
                     num_tokens = budget

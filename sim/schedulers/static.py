@@ -92,7 +92,8 @@ class Static(Scheduler):
                 self._stopped = MAX_NUM_SEQS
                 break
             row = self._open_head()
-            verdict = self.allocator.admit(row, self.sequences.rows.item(row, NUM_TOKENS))
+            num_tokens = self.sequences.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
+            verdict = self.allocator.admit(row, num_tokens)
             if verdict is Admission.LATER:
                 self._stopped = MEMORY
                 break

@@ -40,6 +40,15 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         for block_size in (1, 3, 16)
         for watermark in (0.0, 0.1)
     ],
+    "prefix": [
+        {"block_size": block_size, "free_order": free_order}
+        for block_size in (1, 3, 8)
+        for free_order in ("prepend_unhashed", "append")
+    ]
+    + [
+        {"block_size": 4, "watermark": 0.15, "reserve_full_isl": False},
+        {"block_size": 4, "enable_prefix_caching": False},
+    ],
 }
 
 ENTRIES = [
@@ -68,7 +77,8 @@ class AllocatorMachine(RuleBasedStateMachine):
     @rule(data=st.data(), output=st.integers(1, 20), extra=st.integers(0, 9))
     def request_arrives(self, data: st.DataObject, output: int, extra: int) -> None:
         prompt = data.draw(st.integers(1, self.history.max_model_len - 1))
-        self.history.arrive(prompt, output, extra, data.draw(st.integers(1, prompt)))
+        alike = data.draw(st.tuples(st.integers(0, 2), st.sampled_from([0, 5, 12, 60])))
+        self.history.arrive(prompt, output, extra, data.draw(st.integers(1, prompt)), alike)
 
     @precondition(lambda self: self.unfinished())
     @rule(data=st.data())

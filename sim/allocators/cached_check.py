@@ -1,0 +1,82 @@
+"""A recount of blocks that rows share: the slow way, for `check` and for tests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.allocators.base import ConservationError, KVUsage, row_terms
+from sim.allocators.cached_blocks import (
+    FIRST,
+    KEY,
+    LAST,
+    NEXT,
+    NEXT_SAME,
+    NONE,
+    NUM_ACTIVE,
+    PREVIOUS,
+    PREVIOUS_SAME,
+    REF_CNT,
+)
+from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray
+
+State = tuple[IntArray, IntArray, IntArray]
+"""blocks, chains, and the free queue as a list"""
+
+
+def require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise ConservationError(f"prefix: {sentence}")
+
+
+def recount_shared(
+    sequences: IntArray, tables: dict[int, IntArray], state: State, block_size: int
+) -> KVUsage:
+    """The terms, but for external, slot by slot, from the block tables of the rows.
+
+    A slot that several rows hold counts once, by what it is to the row that needs it most.
+    Raises ConservationError if references, the free queue or the keys contradict the tables.
+    """
+    blocks, _, free_list = state
+    num_blocks = len(blocks) - 1
+    holders = np.zeros(num_blocks, np.int64)
+    active = np.zeros(num_blocks, np.int64)
+    use = np.zeros((num_blocks, block_size), np.int64)  # 0 free, 1 internal, 2 reserved, 3 written
+    for row, table in tables.items():
+        computed, slots, final = sequences[row, [NUM_COMPUTED, NUM_SLOTS, FINAL_TOKENS]].tolist()
+        require(computed <= slots, f"row {row} has written {computed} tokens in {slots} slots")
+        require(len(set(table.tolist())) == len(table), f"row {row} holds a block twice")
+        written, reserved, internal = row_terms(computed, slots, final)
+        cells = np.repeat([3, 2, 1], [written, reserved, internal]).reshape(-1, block_size)
+        use[table] = np.maximum(use[table], cells)
+        holders[table] += 1
+        active[table] += final > 1
+    require(np.array_equal(holders, blocks[:-1, REF_CNT]), "reference counts are wrong")
+    require(np.array_equal(active, blocks[:-1, NUM_ACTIVE]), "active references are wrong")
+    unheld = np.flatnonzero(holders[1:] == 0) + 1
+    require(np.array_equal(np.sort(free_list), unheld), "the free queue is not what nobody holds")
+    _check_links(state)
+    is_cached = (blocks[:-1, KEY] != NONE) & (holders == 0)
+    counts = [int((use[1:] == kind).sum()) for kind in (3, 2, 1)]
+    cached = int(is_cached.sum()) * block_size
+    return KVUsage(counts[0], counts[1], counts[2], 0, cached, len(unheld) * block_size - cached)
+
+
+def _check_links(state: State) -> None:
+    """The free queue reads the same backwards, and every findable block is in its key's chain."""
+    blocks, chains, free_list = state
+    block, end = blocks.item(len(blocks) - 1, PREVIOUS), len(blocks) - 1
+    backwards = []
+    while block != end and len(backwards) <= len(free_list):
+        backwards.append(block)
+        block = blocks.item(block, PREVIOUS)
+    require(backwards == free_list[::-1].tolist(), "the free queue differs read backwards")
+    require(blocks.item(end, NEXT) == (free_list[0] if len(free_list) else end), "a lost front")
+    linked = 0
+    for key in np.flatnonzero(chains[:, FIRST] != NONE).tolist():
+        before, block = NONE, chains.item(key, FIRST)
+        while block != NONE:
+            require(blocks.item(block, KEY) == key, f"block {block} is in another key's chain")
+            require(blocks.item(block, PREVIOUS_SAME) == before, f"block {block}: a broken chain")
+            before, block, linked = block, blocks.item(block, NEXT_SAME), linked + 1
+        require(chains.item(key, LAST) == before, "a chain ends elsewhere")
+    require(linked == (blocks[:, KEY] != NONE).sum(), "a findable block is in no chain")

@@ -1,0 +1,39 @@
+"""What a sequence consists of: the runs of its prompt, and those of what it generates."""
+
+from __future__ import annotations
+
+from workloads.content import Content, IntColumn, Run, own_output, own_prompt
+
+
+class SequenceContent:
+    """The content of requests' sequences, prompt and output.
+
+    Without content nobody shares anything, but each request finds its own tokens again. Requests
+    of different namespaces share nothing.
+    """
+
+    def __init__(self, content: Content | None = None, namespace: IntColumn | None = None) -> None:
+        self._content = content
+        self._namespace = namespace
+
+    def namespace(self, request: int) -> int:
+        return 0 if self._namespace is None else self._namespace.item(request)
+
+    def prompt_runs(self, request: int, count: int) -> list[Run]:
+        """The runs of a prompt of count tokens."""
+        if self._content is None:
+            return [(own_prompt(request), 0, count)]
+        return self._content.runs(request)
+
+    def output_runs(self, request: int, count: int) -> list[Run]:
+        """The runs of the first count tokens that a request generates."""
+        if self._content is None:
+            return [(own_output(request), 0, count)]
+        return [(self._content.output_source.item(request), 0, count)]
+
+    def runs(self, request: int, prompt_tokens: int, num_tokens: int) -> list[Run]:
+        """The runs of the first num_tokens tokens of a sequence, or of a little more."""
+        runs = self.prompt_runs(request, prompt_tokens)
+        if num_tokens > prompt_tokens:
+            runs = runs + self.output_runs(request, num_tokens - prompt_tokens)
+        return runs
