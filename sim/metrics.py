@@ -49,8 +49,16 @@ NS_PER_S = 1_000_000_000
 NUM_BATCHES = 10
 PERCENTILES = (50, 90, 99)
 
-# an allocator's own counts; None for one that does not count them
-COUNTERS = ("num_placements", "num_holes_inspected", "num_compactions", "num_copied_tokens")
+# an allocator's or a scheduler's own counts; None for one that does not count them
+COUNTERS = (
+    "num_placements",
+    "num_holes_inspected",
+    "num_compactions",
+    "num_copied_tokens",
+    "num_queried_tokens",
+    "num_hit_tokens",
+    "num_evicted_blocks",
+)
 
 
 def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None = None) -> Row:
@@ -94,7 +102,7 @@ def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None
 
 def _counters(run: Run, kv_bytes_per_token: int | None) -> Row:
     """What the allocator has counted, and the mean number of holes that a search looks at."""
-    counts = run.allocator.counters()
+    counts = {**run.allocator.counters(), **run.scheduler.counters()}
     row: Row = {name: counts.get(name) for name in COUNTERS}
     searches, inspected = counts.get("num_placements", 0), counts.get("num_holes_inspected", 0)
     row["holes_per_search_mean"] = inspected / searches if searches else None

@@ -35,5 +35,15 @@ class SequenceContent:
         """The runs of the first num_tokens tokens of a sequence, or of a little more."""
         runs = self.prompt_runs(request, prompt_tokens)
         if num_tokens > prompt_tokens:
-            runs = runs + self.output_runs(request, num_tokens - prompt_tokens)
+            runs = joined(runs, self.output_runs(request, num_tokens - prompt_tokens))
         return runs
+
+
+def joined(runs: list[Run], more: list[Run]) -> list[Run]:
+    """Runs one after the other, in the one form of their content."""
+    if not runs or not more:
+        return runs + more
+    (source, start, length), (next_source, next_start, next_length) = runs[-1], more[0]
+    if source != next_source or start + length != next_start:
+        return runs + more
+    return [*runs[:-1], (source, start, length + next_length), *more[1:]]

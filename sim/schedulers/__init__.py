@@ -6,10 +6,12 @@ SCHEDULERS is the table of plug-ins.
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
 from sim.schedulers.static import Static
+from sim.schedulers.vllm_v1 import VllmV1
 
 SCHEDULERS: dict[str, type[Scheduler]] = {
     "fcfs": Fcfs,
     "static": Static,
+    "vllm_v1": VllmV1,
 }
 
 __all__ = ["SCHEDULERS", "Scheduler"]

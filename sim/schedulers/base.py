@@ -102,6 +102,10 @@ class Scheduler(ABC):
         self.sequences.close(row)
         return reason
 
+    def counters(self) -> dict[str, int]:
+        """Counts for the summary; which ones there are, sim.metrics says."""
+        return {}
+
     @property
     def is_steady(self) -> bool:
         """Whether schedule() would only let every running sequence decode, memory permitting.

@@ -1,0 +1,378 @@
+"""The scheduler of vLLM v1: running requests first, chunked prefill, recompute, no swap.
+
+Models vLLM's v1 Scheduler, one KV group, without speculative decoding. One iteration serves the
+running list in its order, prompt chunks and decodes alike, until the token budget is spent. A
+request that finds no block takes them from the one admitted last, or from the least urgent one:
+it loses all its blocks and goes to the front of the queue. Then, if nobody was preempted, waiting
+requests are admitted in order until one does not fit; nobody overtakes it.
+Differs on purpose, unless `wait_forever`: a request that could never fit is rejected, or fails
+when it has outgrown the pool; the engine lets it wait for ever and with it everybody behind it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from sim.allocators.base import Admission, Allocator, BoolArray
+from sim.jit import direct
+from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET, Scheduler
+from sim.sequence import (
+    ARRIVAL_NS,
+    FIRST_FINISH,
+    NUM_PENDING,
+    NUM_PREEMPTIONS,
+    NUM_TOKENS,
+    PRIORITY,
+    PROMPT_TOKENS,
+    REQUEST,
+    IntArray,
+    SequenceTable,
+    describe,
+    plan_counts,
+    start_row,
+)
+
+Urgency = tuple[int, int, int]
+"""priority, arrival, request: the lower, the sooner"""
+
+
+class Admitted(NamedTuple):
+    """A request that the last schedule() admitted: num_computed tokens were found."""
+
+    request: int
+    num_hit: int
+    count: int
+
+
+class VllmV1(Scheduler):
+    """Serve running requests first, then admit others until one does not fit.
+
+    A chunk of a prompt is at most long_prefill_token_threshold tokens long (0: no limit);
+    single_request_exempt lifts that where there is only one request (vLLM from 0.31). Without
+    chunked prefill a prompt waits until the budget suffices for all of it. policy priority admits
+    by (priority, arrival) and preempts the last in that order. count_blocked_lookups counts the
+    tokens asked of the prefix cache again in every iteration in which the first in the queue is
+    refused, as engines up to 0.22 do. wait_forever: see the module.
+    """
+
+    kind: ClassVar[str] = "vllm_v1"
+
+    def __init__(
+        self,
+        max_num_seqs: int = 256,
+        max_num_batched_tokens: int = 8192,
+        enable_chunked_prefill: bool = True,
+        long_prefill_token_threshold: int = 0,
+        policy: Literal["fcfs", "priority"] = "fcfs",
+        single_request_exempt: bool = True,
+        count_blocked_lookups: bool = False,
+        wait_forever: bool = False,
+    ) -> None:
+        for name, value, least in (
+            ("max_num_seqs", max_num_seqs, 1),
+            ("max_num_batched_tokens", max_num_batched_tokens, 1),
+            ("long_prefill_token_threshold", long_prefill_token_threshold, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name}: must be at least {least}, got {value}")
+        if policy not in {"fcfs", "priority"}:
+            raise ValueError(f"policy: unknown value {policy!r}; accepted: fcfs, priority")
+        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.enable_chunked_prefill = enable_chunked_prefill
+        self.long_prefill_token_threshold = long_prefill_token_threshold
+        self.policy = policy
+        self.single_request_exempt = single_request_exempt
+        self.count_blocked_lookups = count_blocked_lookups
+        self.wait_forever = wait_forever
+        self.reorders_queue = policy == "priority"
+
+    def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
+        super().bind(requests, sequences, allocator)
+        self._waiting: Queue = ByPriority(requests) if self.reorders_queue else Queue()
+        self._rows: dict[int, int] = {}  # rows of waiting requests, of those that have one
+        self._counts: IntArray = np.ones(len(self.running), np.int64)
+        self._ones: IntArray = np.ones(len(self.running), np.int64)
+        self._one_row: IntArray = np.zeros(1, np.int64)
+        self._start_row = direct(start_row, self.batch, sequences.rows, requests, 0, 1, 0)
+        self.admitted: list[Admitted] = []  # by the last schedule(), in order, like preempted
+        self.preempted: list[int] = []
+        self.num_queried_tokens = 0  # asked of the prefix cache, and found in it
+        self.num_hit_tokens = 0
+
+    @property
+    def head_row(self) -> int | None:
+        return self._open_head() if self.blocked == MEMORY and self.num_waiting else None
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        if self.wait_forever:
+            return np.greater_equal(requests[:, PROMPT_TOKENS], self.allocator.max_model_len)
+        refused = super().never_fits(requests)
+        if not self.enable_chunked_prefill:
+            refused |= requests[:, PROMPT_TOKENS] > self.max_num_batched_tokens
+        return refused
+
+    def refusal(self, request: int) -> str:
+        prompt = self.requests.item(request, PROMPT_TOKENS)
+        fits_model = prompt < self.allocator.max_model_len
+        if fits_model and not self.enable_chunked_prefill and prompt > self.max_num_batched_tokens:
+            return self._exceeds_budget(prompt)
+        return super().refusal(request)
+
+    def _exceeds_budget(self, num_tokens: int) -> str:
+        return (
+            f"needs {num_tokens} tokens in one iteration without chunked prefill, "
+            f"max_num_batched_tokens is {self.max_num_batched_tokens}"
+        )
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "num_queried_tokens": self.num_queried_tokens,
+            "num_hit_tokens": self.num_hit_tokens,
+        }
+
+    def add(self, request: int) -> None:
+        self._waiting.push(request)
+        self.num_waiting += 1
+
+    def schedule(self, now_ns: int) -> bool:
+        self.blocked = NOTHING
+        self.admitted.clear()
+        self.preempted.clear()
+        budget = self._serve_running(now_ns)
+        if self.preempted and self.num_running:
+            self.blocked = MEMORY
+        elif self.num_waiting:
+            self._admit(budget, now_ns)
+        return self.num_running > 0
+
+    def scheduled(self) -> list[tuple[int, int]]:
+        """(request, tokens) of the last schedule(), in order."""
+        old = self.num_running - len(self.admitted)
+        rows, counts = self.running[:old], self._counts[:old].tolist()
+        requests = self.sequences.rows[rows, REQUEST].tolist()
+        served = [(request, n) for request, n in zip(requests, counts, strict=True) if n]
+        return served + [(new.request, new.count) for new in self.admitted]
+
+    def waiting(self) -> list[int]:
+        """The waiting requests, the next one first."""
+        return self._waiting.in_order()
+
+    def open_rows(self) -> set[int]:
+        """The rows of running requests, and of the waiting ones that have one."""
+        return set(self.running[: self.num_running].tolist()) | set(self._rows.values())
+
+    def _longest_chunk(self) -> int:
+        """The most tokens of one request in this iteration."""
+        threshold = self.long_prefill_token_threshold
+        is_alone = self.num_running + self.num_waiting <= 1
+        if threshold == 0 or (self.single_request_exempt and is_alone):
+            return self.max_num_batched_tokens
+        return threshold
+
+    def _serve_running(self, now_ns: int) -> int:
+        """Append the running sequences' tokens, preempting if need be; return what is left."""
+        n, budget = self.num_running, self.max_num_batched_tokens
+        self._chunk = self._longest_chunk()
+        rows = self.running[:n]
+        if self.batch.item(NUM_PENDING) == 0 and n <= budget:
+            if n > len(self._ones):
+                self._ones = np.ones(len(self.running), np.int64)
+            self._counts = self._ones
+            budget -= n
+            served = self.allocator.append(rows, self._ones[:n])
+            if served == n:
+                return budget  # complete() has described this very batch
+            self._counts = np.ones(n, np.int64)
+        else:
+            self._counts = np.empty(n, np.int64)
+            budget = plan_counts(self.sequences.rows, rows, self._counts, budget, self._chunk)
+            served = self._append_rest(0)
+        while served < self.num_running:
+            served = self._append_rest(self._make_room(served, now_ns))
+        n = self.num_running
+        describe(self.batch, self.sequences.rows, self.running[:n], self._counts[:n])
+        return budget
+
+    def _append_rest(self, served: int) -> int:
+        """Append what rows from number served on lack; return how many rows have been served."""
+        n = self.num_running
+        return served + self.allocator.append(self.running[served:n], self._counts[served:n])
+
+    def _make_room(self, served: int, now_ns: int) -> int:
+        """Preempt somebody, for the row number served; return the number of the row to go on with.
+
+        A victim that this iteration serves already gives its tokens back to those behind.
+        """
+        victim = self.num_running - 1
+        if self.reorders_queue:
+            rows = self.running[: self.num_running]
+            urgencies = [self._urgency(row) for row in rows.tolist()]
+            victim = max(range(self.num_running), key=urgencies.__getitem__)
+        self._preempt(victim, now_ns)
+        if victim == served:  # itself: the iteration serves nobody behind it
+            self._counts[served:] = 0
+            return self.num_running
+        if self.reorders_queue:
+            served -= victim < served
+            n, done = self.num_running, served + 1
+            spent = int(self._counts[:done].sum())
+            left = self.max_num_batched_tokens - spent
+            behind = self.running[done:n]
+            plan_counts(self.sequences.rows, behind, self._counts[done:n], left, self._chunk)
+        return served
+
+    def _urgency(self, row: int) -> tuple[int, int]:
+        request = self.sequences.rows.item(row, REQUEST)
+        return self.requests.item(request, PRIORITY), self.requests.item(request, ARRIVAL_NS)
+
+    def _preempt(self, index: int, now_ns: int) -> None:
+        """Take a running sequence out of service.
+
+        If it is the only one, all memory was its own and waiting cannot help: it fails.
+        """
+        n = self.num_running
+        row = self.running.item(index)
+        for array in (self.running, self._counts):
+            array[index : n - 1] = array[index + 1 : n]
+        self.num_running -= 1
+        self._one_row[0] = row
+        self.allocator.free(self._one_row)
+        if n == 1 and not self.wait_forever:
+            self.fail(row, "grew beyond the memory of the whole pool while running alone", now_ns)
+            return
+        request = self.sequences.rows.item(row, REQUEST)
+        self.requests[request, NUM_PREEMPTIONS] += 1
+        self.num_preemptions += 1
+        self.preempted.append(request)
+        self._rows[request] = row
+        self._waiting.put_back(request)
+        self.num_waiting += 1
+
+    def _open_head(self) -> int:
+        """The row of the first waiting request."""
+        request = self._waiting.head
+        if request not in self._rows:
+            self._rows[request] = self.sequences.open(self.requests, request)
+        return self._rows[request]
+
+    def _admit(self, budget: int, now_ns: int) -> None:
+        """Admit waiting requests in order until one does not fit."""
+        while self.num_waiting:
+            if budget <= 0 or self.num_running >= self.max_num_seqs:
+                self.blocked = TOKEN_BUDGET if budget <= 0 else MAX_NUM_SEQS
+                return
+            row = self._open_head()
+            num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+            hit = self.allocator.lookup(row)
+            count = min(num_tokens - hit, self._chunk)
+            if count > budget and not self.enable_chunked_prefill:
+                if count > self.max_num_batched_tokens and not self.wait_forever:
+                    self._drop_head(row, self._exceeds_budget(count), now_ns)
+                    continue
+                self.blocked = TOKEN_BUDGET
+                return
+            count = min(count, budget)
+            verdict = self.allocator.admit(row, count)
+            if self.count_blocked_lookups or verdict is Admission.OK:
+                self._count_lookup(num_tokens, hit)
+            if verdict is Admission.NEVER and not self.wait_forever:
+                self._drop_head(row, self.allocator.refusal(row), now_ns)
+                continue
+            if verdict is not Admission.OK:
+                self.blocked = MEMORY
+                return
+            budget -= count
+            self._start_head(row, hit, count, now_ns)
+
+    def _count_lookup(self, num_tokens: int, hit: int) -> None:
+        if self.allocator.caches_prefixes:
+            self.num_queried_tokens += num_tokens
+            self.num_hit_tokens += hit
+
+    def _start_head(self, row: int, hit: int, count: int, now_ns: int) -> None:
+        request = self._pop_head()
+        self.run_row(row)
+        self._start_row(self.batch, self.sequences.rows, self.requests, row, count, now_ns)
+        self.admitted.append(Admitted(request, hit, count))
+
+    def _pop_head(self) -> int:
+        request = self._waiting.pop()
+        del self._rows[request]
+        self.num_waiting -= 1
+        return request
+
+    def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
+        """End a request that has run before and has grown too long to resume."""
+        self._pop_head()
+        self.fail(row, reason, now_ns)
+
+    @property
+    def is_steady(self) -> bool:
+        if self.num_waiting or self.batch.item(NUM_PENDING):
+            return False
+        return 0 < self.num_running <= self.max_num_batched_tokens
+
+    def max_sleep(self) -> int:
+        if self.batch.item(NUM_PENDING) or self.preempted:
+            return 0
+        if self.num_waiting and self.blocked not in {MEMORY, MAX_NUM_SEQS}:
+            return 0
+        if self.blocked == MEMORY and self.count_blocked_lookups:
+            return 0  # what is counted changes with every iteration
+        if self.num_running > self.max_num_batched_tokens:
+            return 0
+        return self.batch.item(FIRST_FINISH) - 1
+
+
+class Queue:
+    """Waiting requests in order of arrival; who is put back stands in front."""
+
+    def __init__(self) -> None:
+        self._requests: deque[int] = deque()
+
+    def push(self, request: int) -> None:
+        self._requests.append(request)
+
+    def put_back(self, request: int) -> None:
+        self._requests.appendleft(request)
+
+    @property
+    def head(self) -> int:
+        return self._requests[0]
+
+    def pop(self) -> int:
+        return self._requests.popleft()
+
+    def in_order(self) -> list[int]:
+        return list(self._requests)
+
+
+class ByPriority(Queue):
+    """Waiting requests by (priority, arrival)."""
+
+    def __init__(self, requests: IntArray) -> None:
+        super().__init__()
+        self._table = requests
+        self._heap: list[Urgency] = []
+
+    def push(self, request: int) -> None:
+        priority, arrival = self._table[request, [PRIORITY, ARRIVAL_NS]].tolist()
+        heapq.heappush(self._heap, (priority, arrival, request))
+
+    def put_back(self, request: int) -> None:
+        self.push(request)
+
+    @property
+    def head(self) -> int:
+        return self._heap[0][2]
+
+    def pop(self) -> int:
+        return heapq.heappop(self._heap)[2]
+
+    def in_order(self) -> list[int]:
+        return [request for _, _, request in sorted(self._heap)]
