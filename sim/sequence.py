@@ -44,7 +44,8 @@ NUM_TOKENS = 4  # prompt and tokens generated so far
 NUM_COMPUTED = 5  # tokens whose KV is written
 NUM_SLOTS = 6  # slots held, written or not: the allocator's
 LAST_TOKEN_NS = 7
-NUM_SEQUENCE_COLUMNS = 8
+NUM_PLACEHOLDERS = 8  # tokens that iterations in flight will sample
+NUM_SEQUENCE_COLUMNS = 9
 
 # what an iteration computes, as cost models see it: cells of a batch
 NUM_SEQS = 0
@@ -137,7 +138,7 @@ def open_row(sequences: IntArray, row: int, requests: IntArray, request: int) ->
     sequences[row, REQUEST] = request
     sequences[row, NUM_TOKENS] = requests[request, PROMPT_TOKENS]
     sequences[row, NUM_COMPUTED] = 0
-    sequences[row, NUM_SLOTS] = 0
+    sequences[row, NUM_SLOTS] = sequences[row, NUM_PLACEHOLDERS] = 0
     sequences[row, LAST_TOKEN_NS] = requests[request, ARRIVAL_NS]
 
 

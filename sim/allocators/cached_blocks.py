@@ -247,6 +247,22 @@ def cache_up_to(
 
 
 @compiled
+def cache_rows(
+    pool: IntArray,
+    table: BlockIds,
+    keys: IntArray,
+    blocks: IntArray,
+    chains: IntArray,
+    events: IntArray,
+    rows: IntArray,
+    num_tokens: IntArray,
+) -> None:
+    """cache_up_to for several rows."""
+    for i in range(len(rows)):
+        cache_up_to(pool, table, keys, blocks, chains, events, rows[i], num_tokens[i])
+
+
+@compiled
 def write(
     pool: IntArray,
     sequences: IntArray,
@@ -381,7 +397,7 @@ def append_ahead(
     Blocks are taken, evicted and made findable in (iteration, running order), as single steps
     would; a block is full in the iteration before its row needs the next one, and within an
     iteration it makes no difference whether blocks are taken or filled first. scratch is as in
-    blocks.append_ahead, with one cell more.
+    blocks.append_ahead.
     """
     size = pool[BLOCK_SIZE]
     num_rows = len(rows)

@@ -166,11 +166,11 @@ class Prefix(Allocator):
 
     def lookup(self, row: int) -> int:
         found = self._find(self._pool, self._rows, self._keys, self._chains, row)
-        return found * self.block_size
+        return int(found) * self.block_size
 
     def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
         state = self._pool, self._rows, self._keys, self._chains
-        return min(num_iterations, cached_blocks.until_findable(*state, row, rows))
+        return int(min(num_iterations, cached_blocks.until_findable(*state, row, rows)))
 
     def can_allocate(self, row: int) -> Admission:
         return self.can_admit(row, self._rows.item(row, NUM_TOKENS) - self.lookup(row))
@@ -195,8 +195,7 @@ class Prefix(Allocator):
 
     def cache_up_to(self, rows: IntArray, num_tokens: IntArray) -> None:
         state = self._pool, self._table, self._keys, self._blocks, self._chains, self._events
-        for row, count in zip(rows.tolist(), num_tokens.tolist(), strict=True):
-            cached_blocks.cache_up_to(*state, row, count)
+        cached_blocks.cache_rows(*state, rows, num_tokens)
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
         most_blocks = len(rows) * (num_iterations // self.block_size + 1)

@@ -7,11 +7,13 @@ from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
 from sim.schedulers.static import Static
 from sim.schedulers.vllm_v1 import VllmV1
+from sim.schedulers.vllm_v1_async import VllmV1Async
 
 SCHEDULERS: dict[str, type[Scheduler]] = {
     "fcfs": Fcfs,
     "static": Static,
     "vllm_v1": VllmV1,
+    "vllm_v1_async": VllmV1Async,
 }
 
 __all__ = ["SCHEDULERS", "Scheduler"]

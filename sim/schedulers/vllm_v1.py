@@ -11,8 +11,6 @@ when it has outgrown the pool; the engine lets it wait for ever and with it ever
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +18,7 @@ import numpy as np
 from sim.allocators.base import Admission, Allocator, BoolArray
 from sim.jit import direct
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET, Scheduler
+from sim.schedulers.queues import ByPriority, Queue
 from sim.sequence import (
     ARRIVAL_NS,
     FIRST_FINISH,
@@ -35,10 +34,6 @@ from sim.sequence import (
     plan_counts,
     start_row,
 )
-
-Urgency = tuple[int, int, int]
-"""priority, arrival, request: the lower, the sooner"""
-
 
 class Admitted(NamedTuple):
     """A request that the last schedule() admitted: num_computed tokens were found."""
@@ -140,15 +135,23 @@ class VllmV1(Scheduler):
         self.num_waiting += 1
 
     def schedule(self, now_ns: int) -> bool:
-        self.blocked = NOTHING
         self.admitted.clear()
         self.preempted.clear()
-        budget = self._serve_running(now_ns)
-        if self.preempted and self.num_running:
-            self.blocked = MEMORY
-        elif self.num_waiting:
-            self._admit(budget, now_ns)
+        while not self._serve(now_ns):
+            pass  # whoever was served first gave way: a step without tokens takes no time
         return self.num_running > 0
+
+    def _serve(self, now_ns: int) -> bool:
+        """One step of the engine; False if it has preempted and serves nobody."""
+        self.blocked = NOTHING
+        num_preempted = len(self.preempted)
+        budget = self._serve_running(now_ns)
+        if len(self.preempted) > num_preempted:
+            self.blocked = MEMORY
+            return bool(self._counts[: self.num_running].any())
+        if self.num_waiting:
+            self._admit(budget, now_ns)
+        return True
 
     def scheduled(self) -> list[tuple[int, int]]:
         """(request, tokens) of the last schedule(), in order."""
@@ -179,7 +182,7 @@ class VllmV1(Scheduler):
         n, budget = self.num_running, self.max_num_batched_tokens
         self._chunk = self._longest_chunk()
         rows = self.running[:n]
-        if self.batch.item(NUM_PENDING) == 0 and n <= budget:
+        if self._is_plain_decode():
             if n > len(self._ones):
                 self._ones = np.ones(len(self.running), np.int64)
             self._counts = self._ones
@@ -190,13 +193,22 @@ class VllmV1(Scheduler):
             self._counts = np.ones(n, np.int64)
         else:
             self._counts = np.empty(n, np.int64)
-            budget = plan_counts(self.sequences.rows, rows, self._counts, budget, self._chunk)
+            budget = self._plan(rows, self._counts, budget)
             served = self._append_rest(0)
         while served < self.num_running:
             served = self._append_rest(self._make_room(served, now_ns))
         n = self.num_running
         describe(self.batch, self.sequences.rows, self.running[:n], self._counts[:n])
         return budget
+
+    def _is_plain_decode(self) -> bool:
+        """Whether every running sequence computes one token, and batch says so already."""
+        has_budget = self.num_running <= self.max_num_batched_tokens
+        return self.batch.item(NUM_PENDING) == 0 and has_budget
+
+    def _plan(self, rows: IntArray, counts: IntArray, budget: int) -> int:
+        """Fill counts with what the rows compute; return what is left of the budget."""
+        return plan_counts(self.sequences.rows, rows, counts, budget, self._chunk)
 
     def _append_rest(self, served: int) -> int:
         """Append what rows from number served on lack; return how many rows have been served."""
@@ -208,11 +220,7 @@ class VllmV1(Scheduler):
 
         A victim that this iteration serves already gives its tokens back to those behind.
         """
-        victim = self.num_running - 1
-        if self.reorders_queue:
-            rows = self.running[: self.num_running]
-            urgencies = [self._urgency(row) for row in rows.tolist()]
-            victim = max(range(self.num_running), key=urgencies.__getitem__)
+        victim = self._victim()
         self._preempt(victim, now_ns)
         if victim == served:  # itself: the iteration serves nobody behind it
             self._counts[served:] = 0
@@ -223,8 +231,16 @@ class VllmV1(Scheduler):
             spent = int(self._counts[:done].sum())
             left = self.max_num_batched_tokens - spent
             behind = self.running[done:n]
-            plan_counts(self.sequences.rows, behind, self._counts[done:n], left, self._chunk)
+            self._plan(behind, self._counts[done:n], left)
         return served
+
+    def _victim(self) -> int:
+        """The place in the running list of who is preempted next."""
+        if not self.reorders_queue:
+            return self.num_running - 1
+        rows = self.running[: self.num_running].tolist()
+        urgencies = [self._urgency(row) for row in rows]
+        return max(range(len(rows)), key=urgencies.__getitem__)
 
     def _urgency(self, row: int) -> tuple[int, int]:
         request = self.sequences.rows.item(row, REQUEST)
@@ -313,66 +329,13 @@ class VllmV1(Scheduler):
 
     @property
     def is_steady(self) -> bool:
-        if self.num_waiting or self.batch.item(NUM_PENDING):
-            return False
-        return 0 < self.num_running <= self.max_num_batched_tokens
+        return self.num_running > 0 and self.num_waiting == 0 and self._is_plain_decode()
 
     def max_sleep(self) -> int:
-        if self.batch.item(NUM_PENDING) or self.preempted:
+        if self.preempted or not self._is_plain_decode():
             return 0
         if self.num_waiting and self.blocked not in {MEMORY, MAX_NUM_SEQS}:
             return 0
         if self.blocked == MEMORY and self.count_blocked_lookups:
             return 0  # what is counted changes with every iteration
-        if self.num_running > self.max_num_batched_tokens:
-            return 0
         return self.batch.item(FIRST_FINISH) - 1
-
-
-class Queue:
-    """Waiting requests in order of arrival; who is put back stands in front."""
-
-    def __init__(self) -> None:
-        self._requests: deque[int] = deque()
-
-    def push(self, request: int) -> None:
-        self._requests.append(request)
-
-    def put_back(self, request: int) -> None:
-        self._requests.appendleft(request)
-
-    @property
-    def head(self) -> int:
-        return self._requests[0]
-
-    def pop(self) -> int:
-        return self._requests.popleft()
-
-    def in_order(self) -> list[int]:
-        return list(self._requests)
-
-
-class ByPriority(Queue):
-    """Waiting requests by (priority, arrival)."""
-
-    def __init__(self, requests: IntArray) -> None:
-        super().__init__()
-        self._table = requests
-        self._heap: list[Urgency] = []
-
-    def push(self, request: int) -> None:
-        priority, arrival = self._table[request, [PRIORITY, ARRIVAL_NS]].tolist()
-        heapq.heappush(self._heap, (priority, arrival, request))
-
-    def put_back(self, request: int) -> None:
-        self.push(request)
-
-    @property
-    def head(self) -> int:
-        return self._heap[0][2]
-
-    def pop(self) -> int:
-        return heapq.heappop(self._heap)[2]
-
-    def in_order(self) -> list[int]:
-        return [request for _, _, request in sorted(self._heap)]

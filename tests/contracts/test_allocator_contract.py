@@ -208,6 +208,8 @@ def test_every_kind_is_the_key_of_its_entry() -> None:
     [
         ("paged", {"block_size": 0}, "block_size: must be at least 1 slot, got 0"),
         ("paged", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
+        ("prefix", {"free_order": "fifo"}, "free_order: unknown value 'fifo'; accepted: prepend"),
+        ("prefix", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
         ("contiguous", {"granularity": 0}, "granularity: must be at least 1 slot, got 0"),
         ("contiguous", {"reservation": "all"}, "reservation: unknown value 'all'"),
         ("contiguous", {"placement": "worst"}, "placement: unknown value 'worst'"),
@@ -232,6 +234,7 @@ def test_a_wrong_parameter_is_named_with_its_rule(
     ("kind", "parameters", "sentence"),
     [
         ("paged", {"block_size": 16}, "block_size: a block of 16 slots is larger than the pool"),
+        ("prefix", {"block_size": 8}, "block_size: one chunk of 8 slots beside the null block is"),
         ("contiguous", {"granularity": 16}, "granularity: 16 slots are more than the pool of 15"),
     ],
 )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sim.allocators import ALLOCATORS, Allocator
+from sim.allocators.base import CACHED, FREE
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS, Scheduler
@@ -20,13 +21,16 @@ from sim.sequence import (
     FIRST_SCHEDULED_NS,
     FIRST_TOKEN_NS,
     NUM_COMPUTED,
+    NUM_DECODE_SEQS,
     NUM_GENERATED,
+    NUM_PLACEHOLDERS,
     NUM_SLOTS,
     NUM_TOKENS,
     PENDING,
+    PREFILL_TOKENS,
+    PRIORITY,
     PROMPT_TOKENS,
     REJECTED,
-    REQUEST,
     STATUS,
     IntArray,
     Limits,
@@ -41,11 +45,20 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"max_num_batched_tokens": 5, "enable_chunked_prefill": True, "max_num_seqs": 8},
     ],
     "static": [{}, {"max_num_seqs": 3}],
+    "vllm_v1": [
+        {},
+        {"max_num_seqs": 3},
+        {"max_num_batched_tokens": 5, "max_num_seqs": 8, "policy": "priority"},
+        {"max_num_batched_tokens": 20, "enable_chunked_prefill": False},
+        {"max_num_batched_tokens": 12, "long_prefill_token_threshold": 4},
+    ],
+    "vllm_v1_async": [{}, {"max_num_seqs": 3, "max_num_batched_tokens": 12}],
 }
 
 ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
     "paged": {"block_size": 4, "watermark": 0.1},
     "contiguous": {"reservation": "pow2"},
+    "prefix": {"block_size": 4, "watermark": 0.1},
 }
 
 every_pair = pytest.mark.parametrize(
@@ -70,7 +83,9 @@ def random_requests(seed: int) -> IntArray:
     lengths = [(rng.randint(1, 20), rng.randint(1, 20)) for _ in arrivals]
     lengths[7] = (70, 3)
     prompts, outputs = np.array(lengths, np.int64).T
-    return new_requests(np.array(arrivals), prompts, outputs, Limits(80, outputs))
+    requests = new_requests(np.array(arrivals), prompts, outputs, Limits(80, outputs))
+    requests[:, PRIORITY] = [rng.randint(0, 2) for _ in arrivals]
+    return requests
 
 
 class Watch:
@@ -79,7 +94,6 @@ class Watch:
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self.faults: list[str] = []
-        self.before: dict[int, int] = {}  # computed tokens of running requests
         self.reasons_to_wait: set[int] = set()
 
     def __call__(self, now_ns: int, scheduler: Scheduler) -> None:
@@ -88,7 +102,8 @@ class Watch:
         self.reasons_to_wait.add(scheduler.blocked)
         self.require(scheduler.num_running > 0, "an iteration without sequences")
         self.require(len(set(rows.tolist())) == len(rows), "a row runs twice")
-        is_written = sequences[:, NUM_COMPUTED] <= sequences[:, NUM_TOKENS]
+        known = sequences[:, NUM_TOKENS] + sequences[:, NUM_PLACEHOLDERS]
+        is_written = sequences[:, NUM_COMPUTED] <= known
         self.require(bool(is_written.all()), "a token is computed before it is known")
         is_open = sequences[:, NUM_TOKENS] < sequences[:, FINAL_TOKENS]
         self.require(bool(is_open.all()), "a finished sequence runs")
@@ -98,11 +113,9 @@ class Watch:
         in_service = set(rows.tolist()) | set(scheduler.padding)
         self.require(set(held) <= in_service, "a row that does not run holds memory")
         self.require(len(in_service) == len(rows) + len(scheduler.padding), "a done row runs")
-        computed = {s.item(REQUEST): s.item(NUM_COMPUTED) for s in sequences}
-        new = sum(count - self.before.get(request, 0) for request, count in computed.items())
-        self.require(new > 0, "an iteration that computes nothing")
-        self.require(self.limit is None or new <= self.limit, "more tokens than the budget")
-        self.before = computed
+        tokens = scheduler.batch.item(PREFILL_TOKENS) + scheduler.batch.item(NUM_DECODE_SEQS)
+        self.require(tokens > 0, "an iteration that computes nothing")
+        self.require(self.limit is None or tokens <= self.limit, "more tokens than the budget")
 
     def require(self, condition: bool, fault: str) -> None:
         if not condition:
@@ -157,9 +170,10 @@ def test_the_pool_is_whole_again_after_a_run(
         random_requests(9), Memory(60, 80), used, SCHEDULERS[policy](**parameters), Constant(1e-6)
     )
     fresh.bind(60, run.scheduler.sequences, 80)
-    used.terms[FREE] += used.terms[CACHED]
-    used.terms[CACHED] = 0
-    assert used.terms.tolist() == fresh.terms.tolist()
+    terms = used.terms.copy()
+    terms[FREE] += terms[CACHED]
+    terms[CACHED] = 0
+    assert terms.tolist() == fresh.terms.tolist()
     assert not run.scheduler.sequences.rows[:, NUM_SLOTS].any()
     used.check(np.empty(0, np.int64))
 
@@ -176,6 +190,8 @@ def test_the_examples_wait_for_every_reason() -> None:
         seen[policy] |= watch.reasons_to_wait
     assert seen["fcfs"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["static"] == {NOTHING, MEMORY, MAX_NUM_SEQS, BATCH}
+    assert seen["vllm_v1"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
+    assert seen["vllm_v1_async"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
 
 
 def test_every_policy_is_the_key_of_its_entry() -> None:
@@ -183,15 +199,22 @@ def test_every_policy_is_the_key_of_its_entry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "sentence"),
+    ("policy", "parameters", "sentence"),
     [
-        ({"max_num_seqs": 0}, "max_num_seqs: must be at least 1, got 0"),
-        ({"max_num_batched_tokens": 0}, "max_num_batched_tokens: must be at least 1, got 0"),
-        ({"enable_chunked_prefill": True}, "enable_chunked_prefill: chunks need a limit"),
+        ("fcfs", {"max_num_seqs": 0}, "max_num_seqs: must be at least 1, got 0"),
+        ("fcfs", {"max_num_batched_tokens": 0}, "max_num_batched_tokens: must be at least 1"),
+        ("fcfs", {"enable_chunked_prefill": True}, "enable_chunked_prefill: chunks need a limit"),
+        ("vllm_v1", {"max_num_batched_tokens": 0}, "max_num_batched_tokens: must be at least 1"),
+        (
+            "vllm_v1",
+            {"long_prefill_token_threshold": -1},
+            "long_prefill_token_threshold: must be at least 0, got -1",
+        ),
+        ("vllm_v1", {"policy": "lifo"}, "policy: unknown value 'lifo'; accepted: fcfs, priority"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_its_rule(
-    parameters: dict[str, Any], sentence: str
+    policy: str, parameters: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ValueError, match="^" + sentence):
-        SCHEDULERS["fcfs"](**parameters)
+        SCHEDULERS[policy](**parameters)

@@ -28,11 +28,13 @@ from sim.sequence import (
     FINAL_TOKENS,
     FINISH_NS,
     FINISHED,
+    FIRST_SCHEDULED_NS,
     FIRST_TOKEN_NS,
     KV_TOKENS,
     NUM_GENERATED,
     NUM_SEQS,
     PREFILL_TOKENS,
+    PRIORITY,
     PROMPT_TOKENS,
     STATUS,
     IntArray,
@@ -40,11 +42,13 @@ from sim.sequence import (
     new_requests,
 )
 from sim.testing import visible_state
+from workloads.content import ContentBuilder, Run, own_output, own_prompt
+from workloads.sequences import SequenceContent
 
 Choose = Callable[[int, int], int]
 
 TICK_NS = 500  # arrivals are multiples of it; an iteration of constant time takes two
-FIXED_EXAMPLES = 15
+FIXED_EXAMPLES = 25
 
 
 class Plain(CostModel):
@@ -54,6 +58,15 @@ class Plain(CostModel):
 
     def iteration_s(self, batch: IntArray) -> float:
         return (700 + 90 * batch.item(NUM_SEQS) + 3 * batch.item(KV_TOKENS)) * 1e-9
+
+
+class Beginning(NamedTuple):
+    """What a prompt begins with: a whole earlier conversation or a text that others have too."""
+
+    parent: int  # -1 for a text
+    source: int
+    length: int
+    priority: int
 
 
 class Example(NamedTuple):
@@ -66,6 +79,7 @@ class Example(NamedTuple):
     scheduler: tuple[str, dict[str, Any]]
     cost: int
     follow_ups: Sequence[tuple[int, int]] = ()  # (parent or -1, thinking ns); empty without any
+    beginnings: Sequence[Beginning] = ()  # of each prompt; empty if none shares anything
 
 
 def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any]]:
@@ -80,6 +94,15 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
         }
     if kind == "contiguous":
         return kind, choose_placement(choose, num_slots)
+    if kind == "prefix":
+        sizes = [size for size in (1, 2, 4) if 2 * size <= num_slots]
+        return kind, {
+            "block_size": sizes[choose(0, len(sizes) - 1)],
+            "enable_prefix_caching": choose(0, 4) > 0,
+            "free_order": ("prepend_unhashed", "append")[choose(0, 1)],
+            "reserve_full_isl": bool(choose(0, 1)),
+            "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
+        }
     return kind, {}
 
 
@@ -101,6 +124,10 @@ def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
     parameters: dict[str, Any] = {"max_num_seqs": choose(1, 8)}
     if kind == "static":
         return kind, parameters
+    if kind.startswith("vllm_v1"):
+        parameters["policy"] = ("fcfs", "priority")[choose(0, 1)]
+        parameters["long_prefill_token_threshold"] = (0, 3, 8)[choose(0, 2)]
+        parameters["count_blocked_lookups"] = bool(choose(0, 1))
     if choose(0, 1):
         parameters["max_num_batched_tokens"] = choose(1, 40)
         parameters["enable_chunked_prefill"] = bool(choose(0, 1))
@@ -124,7 +151,42 @@ def choose_example(choose: Choose) -> Example:
         choose_scheduler(choose),
         choose(0, 2),
         choose_follow_ups(choose, len(arrivals)),
+        choose_beginnings(choose, [prompt for _, prompt, _, _ in arrivals]),
     )
+
+
+def choose_beginnings(choose: Choose, prompts: list[int]) -> list[Beginning]:
+    """Mostly a few texts that prompts begin with, and outputs that come back as prompts."""
+    if choose(0, 3) == 0:
+        return []
+    beginnings = []
+    for request, prompt in enumerate(prompts):
+        parent = choose(0, request - 1) if request > 0 and choose(0, 1) else -1
+        beginnings.append(Beginning(parent, choose(1, 2), choose(0, prompt), choose(0, 2)))
+    return beginnings
+
+
+def content_of(example: Example) -> SequenceContent | None:
+    if not example.beginnings:
+        return None
+    builder, prompts = ContentBuilder(), []
+    for begin, (_, prompt, _, _) in zip(example.beginnings, example.arrivals, strict=True):
+        runs = [(begin.source, 0, begin.length)]
+        if begin.parent >= 0:
+            runs = [*prompts[begin.parent], (own_output(begin.parent), 0, prompt)]
+        runs = cut(runs, begin.length)
+        prompts.append([*runs, (own_prompt(len(prompts)), 0, prompt - begin.length)])
+        builder.add(prompts[-1], prompt)
+    return SequenceContent(builder.build())
+
+
+def cut(runs: list[Run], length: int) -> list[Run]:
+    """The first length tokens."""
+    found = []
+    for source, start, count in runs:
+        found.append((source, start, min(count, length)))
+        length -= found[-1][2]
+    return found
 
 
 def choose_follow_ups(choose: Choose, num_requests: int) -> list[tuple[int, int]]:
@@ -141,6 +203,7 @@ def choose_follow_ups(choose: Choose, num_requests: int) -> list[tuple[int, int]
 def run_example(example: Example, single_step: bool) -> Run:
     columns = np.array(example.arrivals, np.int64).T
     requests = new_requests(*columns[:3], Limits(example.max_model_len, columns[3]))
+    requests[:, PRIORITY] = [beginning.priority for beginning in example.beginnings] or 0
     costs = [Constant(2e-9 * TICK_NS), Linear(7e-7, 9e-8, 3e-9, 2.5e-9), Plain()]
     kind, parameters = example.allocator
     policy, settings_ = example.scheduler
@@ -152,7 +215,7 @@ def run_example(example: Example, single_step: bool) -> Run:
         ALLOCATORS[kind](**parameters),
         SCHEDULERS[policy](**settings_),
         costs[example.cost],
-        Options(single_step=single_step, follow_ups=follow_ups),
+        Options(single_step=single_step, follow_ups=follow_ups, content=content_of(example)),
     )
 
 
@@ -172,6 +235,7 @@ def left_behind(run: Run) -> dict[str, Any]:
         "num_running_max": recorder.num_running_max,
         "measured_from_ns": recorder.measured_from_ns,
         "scheduler": (scheduler.num_finished, scheduler.num_preemptions, scheduler.num_waiting),
+        "counters": (scheduler.counters(), run.allocator.counters()),
         "gaps": [cells.tolist(), scheduler.gaps[cells].tolist()],
         "memory": memory,
     }
@@ -187,7 +251,7 @@ def assert_same(example: Example) -> Run:
 
 
 def fixed_batch() -> list[Example]:
-    return [choose_example(random.Random(seed).randint) for seed in range(FIXED_EXAMPLES)]
+    return [choose_example(random.Random(seed).randint) for seed in range(30, 30 + FIXED_EXAMPLES)]
 
 
 def digest_of_batch() -> str:
@@ -219,7 +283,8 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         num_blocked += run.recorder.num_queued_iterations
         assert_tokens_are_counted_once(run)
     assert num_blocked > 0, "no example queues: the traces are too easy"
-    assert (num_preemptions > 0) == (kind == "paged"), "only paged memory outgrows its promise"
+    outgrows = kind in {"paged", "prefix"}
+    assert (num_preemptions > 0) == outgrows, "only memory in blocks outgrows its promise"
 
 
 def assert_tokens_are_counted_once(run: Run) -> None:
@@ -250,6 +315,24 @@ def test_a_sleep_longer_than_one_recording_agrees_with_single_steps() -> None:
         )
         run = assert_same(example)
         assert run.recorder.num_iterations == 3200
+
+
+def test_a_block_that_fills_in_a_sleep_lets_the_waiting_head_in() -> None:
+    """The head needs 4 blocks of 3 free ones until the running sequence fills its second.
+
+    The head's prompt is the other's prompt of 4 and the first 12 tokens of its output, and one.
+    """
+    example = Example(
+        [(0, 4, 20, 20), (TICK_NS, 17, 2, 2)],
+        24,
+        64,
+        ("prefix", {"block_size": 4}),
+        ("vllm_v1", {}),
+        0,
+        beginnings=[Beginning(-1, 1, 4, 0), Beginning(0, 1, 16, 0)],
+    )
+    run = assert_same(example)
+    assert run.requests[1, FIRST_SCHEDULED_NS] == 4 * 2 * TICK_NS
 
 
 def test_a_full_pool_met_late_is_measured_alike() -> None:

@@ -45,6 +45,10 @@ def test_a_case_run_with_sleeps_ends_like_the_engine(engine: str, path: Path) ->
     config, last = case.config, case.steps[-1]
     if last.get("stalled") or "free_queue" not in last["after_update"]:
         pytest.skip("the case's end is not recorded in full")
+    if config["pipeline_depth"] != 1:
+        pytest.skip("with a step in flight the engine's loop sees arrivals at other moments")
+    if last["after_update"]["running"]:
+        pytest.skip("the recording ends before the last request does")
     allocator, scheduler = parts_of(case, VERSIONS[engine])
     requests = requests_of(case, STEP_NS)
     memory = Memory(config["num_gpu_blocks"] * config["block_size"], config["max_model_len"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from sim.allocators.prefix import Prefix
 from sim.config import build_part
 from sim.schedulers import Scheduler
 from sim.schedulers.vllm_v1 import VllmV1
+from sim.schedulers.vllm_v1_async import Step, VllmV1Async
 from sim.sequence import (
     FINISHED,
     NUM_COMPUTED,
@@ -76,7 +78,7 @@ def parts_of(case: Case, rules: Rules) -> tuple[Allocator, Scheduler]:
     scheduler |= {name: config[name] for name in same}
     scheduler["long_prefill_token_threshold"] = config["long_prefill_token_threshold"]
     if config["pipeline_depth"] != 1:
-        scheduler["async_scheduling"] = True
+        scheduler["kind"] = "vllm_v1_async"
     return build_part("allocator", allocator, folder), build_part("scheduler", scheduler, folder)
 
 
@@ -109,6 +111,7 @@ class Replay:
         allocator.bind_content(RecordedContent(case.requests))
         allocator.record_events(1 << 16)
         scheduler.bind(self.requests, self.sequences, allocator)
+        self.in_flight: Step | None = None
         self.has_run: set[int] = set()
         self.tables: dict[int, list[int]] = {}
         self.counted = (0, 0)
@@ -126,15 +129,24 @@ class Replay:
             return None if not self.scheduler.num_running else Difference(step, "stalled", 1, 0)
         for name in record["arrived"]:
             self.scheduler.add(self.numbers[name])
-        self.scheduler.schedule(step)
+        end_step = self._schedule(step)
         ours = self._scheduled()
         before = self._generated()
-        self.scheduler.complete(np.array([step, step + 1]), 1)
+        end_step()
         ours |= self._events()
         ours["sampled"] = self._sampled(before)
         ours["finished"] = {name for name in ours["sampled"] if self._has_finished(name)}
         ours["after_update"] = self._state()
         return self._compare(record, ours)
+
+    def _schedule(self, step: int) -> Callable[[], None]:
+        """Schedule a step; return what hands out tokens: of this step or of that in flight."""
+        scheduler = self.scheduler
+        if not isinstance(scheduler, VllmV1Async):
+            scheduler.schedule(step)
+            return lambda: scheduler.complete(np.array([step, step + 1]), 1)
+        ended, self.in_flight = self.in_flight, scheduler.plan_step(step)
+        return lambda: scheduler.end_step(ended, (step, step + 1)) if ended else None
 
     def _compare(self, record: Record, ours: Record) -> Difference | None:
         is_heap = self.case.config["policy"] == "priority"
