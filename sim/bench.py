@@ -12,11 +12,13 @@ import numpy as np
 import simpy
 
 from sim.allocators.paged import Paged
+from sim.allocators.prefix import Prefix
 from sim.costs.linear import Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.metrics import summarize
 from sim.schedulers.fcfs import Fcfs
-from sim.sequence import Limits, new_requests
+from sim.schedulers.vllm_v1 import VllmV1
+from sim.sequence import IntArray, Limits, SequenceTable, new_requests
 from workloads.sharegpt import ShareGPT
 
 MEMORY = Memory(num_slots=7600 * 16, max_model_len=2048)
@@ -32,6 +34,10 @@ def measure(million: bool = False) -> dict[str, Any]:
     iteration_bare_events  the same in bare events
     requests_per_s         ShareGPT-like requests at 8/s, full latency table
     requests_per_s_at_1us  the same where a bare event takes 1 µs
+    v1_steps_per_s         vllm_v1 with 256 sequences of 2,048 tokens, single step, no caching
+    v1_cached_steps_per_s  the same with prefix caching
+    cold_admissions_per_s  prompts of 1,024 tokens into a prefix cache that knows none of them
+    hit_admissions_per_s   the same prompt again and again; both with lookup, keys and freeing
     """
     _sharegpt(1000, Options())  # compiles, or loads what is compiled
     bare_us = statistics.median(bare_event_us() for _ in range(REPEATS))
@@ -49,6 +55,10 @@ def measure(million: bool = False) -> dict[str, Any]:
         "iterations_per_request": run.recorder.num_iterations / 50_000,
         "num_running_mean": summarize(run, {})["num_running_mean"],
         "single_step_requests_per_s": 50_000 / _sharegpt(50_000, Options(single_step=True))[1],
+        "v1_steps_per_s": _median(lambda: v1_steps_per_s(is_caching=False)),
+        "v1_cached_steps_per_s": _median(lambda: v1_steps_per_s(is_caching=True)),
+        "cold_admissions_per_s": _median(lambda: admissions_per_s(is_hit=False)),
+        "hit_admissions_per_s": _median(lambda: admissions_per_s(is_hit=True)),
     }
     if million:
         run, wall_s = _sharegpt(1_000_000, Options())
@@ -79,6 +89,46 @@ def iteration_us(count: int = 20_000) -> float:
     options = Options(single_step=True)
     parts = Paged(16), Fcfs(), Linear()
     return _timed(lambda: simulate(requests, memory, *parts, options)) / count * 1e6
+
+
+def v1_steps_per_s(is_caching: bool, count: int = 4096) -> float:
+    """Iterations of vllm_v1 a second while 256 sequences decode, at 2,048 tokens on average.
+
+    Prompts are as long as it takes; the first iteration, which computes them, is left out.
+    """
+    prompt, output = np.full(256, max(1, 2048 - count // 2)), np.full(256, count)
+    longest = int(prompt[0]) + count + 1
+    requests = new_requests(np.zeros(256, np.int64), prompt, output, Limits(longest, output))
+    memory = Memory(256 * (longest + 16) + 16, longest)
+    times: list[float] = []
+    options = Options(observe=lambda now_ns, scheduler: times.append(time.perf_counter()))
+    allocator = Prefix(enable_prefix_caching=is_caching)
+    scheduler = VllmV1(max_num_batched_tokens=256 * longest)
+    simulate(requests, memory, allocator, scheduler, Linear(), options)
+    return (len(times) - 2) / (times[-1] - times[1])
+
+
+def admissions_per_s(is_hit: bool, count: int = 4_000) -> float:
+    """Prompts of 1,024 tokens a second that a prefix cache numbers, looks up, admits and frees."""
+    ones = np.ones(count, np.int64)
+    requests = new_requests(0 * ones, 1024 * ones, ones, Limits(2048, ones))
+    allocator, sequences = Prefix(), SequenceTable()
+    allocator.bind(64 * 16 * 1000, sequences, 2048)
+    one_row: IntArray = np.zeros(1, np.int64)
+
+    def admit_all() -> None:
+        for request in range(count):
+            row = sequences.open(requests, 0 if is_hit else request)
+            allocator.admit(row, 1024 - allocator.lookup(row))
+            one_row[0] = row
+            allocator.free(one_row)
+            sequences.close(row)
+
+    return count / _timed(admit_all)
+
+
+def _median(measurement: Callable[[], float]) -> float:
+    return statistics.median(measurement() for _ in range(REPEATS))
 
 
 def _sharegpt(count: int, options: Options) -> tuple[Run, float]:
