@@ -49,9 +49,7 @@ def plan_in_flight(
 
 
 @compiled
-def expect_tokens(
-    sequences: IntArray, rows: IntArray, counts: IntArray, sampling: IntArray
-) -> int:
+def expect_tokens(sequences: IntArray, rows: IntArray, counts: IntArray, sampling: IntArray) -> int:
     """Note which rows will sample a token; return how many. sampling receives their places."""
     num_sampling = 0
     for i in range(len(rows)):

@@ -70,7 +70,7 @@ class Allocator(ABC):
     copies_kv: bool = False
     """Whether an append may copy tokens that are in the pool already (see copied_tokens)."""
     caches_prefixes: bool = False
-    """Whether `lookup` may find anything: if not, nobody needs to ask."""
+    """Whether `lookup` may ever find anything."""
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         """Take a pool of num_slots slots for sequences of at most max_model_len tokens.
@@ -112,7 +112,7 @@ class Allocator(ABC):
     def refusal(self, row: int) -> str:
         """Why the row can never be admitted: the end of a sentence about the request."""
 
-    def bind_content(self, content: SequenceContent) -> None:
+    def bind_content(self, content: SequenceContent) -> None:  # noqa: B027 - most need none
         """Take what the sequences consist of, after `bind`; without, nothing is shared."""
 
     def lookup(self, row: int) -> int:
@@ -133,7 +133,9 @@ class Allocator(ABC):
         """What admit would answer. Changes nothing."""
         return self.can_allocate(row)
 
-    def cache_up_to(self, rows: IntArray, num_tokens: IntArray) -> None:
+    def cache_up_to(  # noqa: B027 - most allocators find nothing
+        self, rows: IntArray, num_tokens: IntArray
+    ) -> None:
         """The first num_tokens[i] tokens of rows[i] may be found from now on.
 
         Only needed where tokens are written before they are known: others are found at once.

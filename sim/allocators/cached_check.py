@@ -65,7 +65,7 @@ def _check_links(state: State) -> None:
     """The free queue reads the same backwards, and every findable block is in its key's chain."""
     blocks, chains, free_list = state
     block, end = blocks.item(len(blocks) - 1, PREVIOUS), len(blocks) - 1
-    backwards = []
+    backwards: list[int] = []
     while block != end and len(backwards) <= len(free_list):
         backwards.append(block)
         block = blocks.item(block, PREVIOUS)

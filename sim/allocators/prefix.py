@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sim.allocators import blocks, cached_blocks
+from sim.allocators import blocks, cached_blocks, cached_ops
 from sim.allocators.base import (
     ADMISSIONS,
     EXTERNAL,
@@ -74,14 +74,10 @@ class Prefix(Allocator):
         if not 0 <= watermark < 1:
             raise ValueError(f"watermark: must be at least 0 and below 1, got {watermark}")
         self.block_size = block_size
-        self.enable_prefix_caching = enable_prefix_caching
+        self.enable_prefix_caching = self.caches_prefixes = enable_prefix_caching
         self.free_order = free_order
         self.reserve_full_isl = reserve_full_isl
         self.watermark = watermark
-
-    @property
-    def caches_prefixes(self) -> bool:
-        return self.enable_prefix_caching
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
@@ -124,12 +120,12 @@ class Prefix(Allocator):
         state = pool, rows, table, keys, self._blocks, self._chains, self._events
         log: IntArray = np.zeros((1, 1), np.int64)
         self._find = direct(cached_blocks.find, pool, rows, keys, self._chains, 0)
-        self._admit = direct(cached_blocks.admit, *state, 0, 1)
-        self._append = direct(cached_blocks.append, *state, STRIDED, STRIDED)
+        self._admit = direct(cached_ops.admit, *state, 0, 1)
+        self._append = direct(cached_ops.append, *state, STRIDED, STRIDED)
         ahead = STRIDED, 1, self._scratch
-        self._append_ahead = direct(cached_blocks.append_ahead, *state, *ahead, log)
+        self._append_ahead = direct(cached_ops.append_ahead, *state, *ahead, log)
         self._can_append = direct(blocks.can_append, pool, rows, *ahead)
-        self._free = direct(cached_blocks.free, *state[:5], STRIDED)
+        self._free = direct(cached_ops.free, *state[:5], STRIDED)
 
     def _resize(self, capacity: int) -> None:
         """Give every row of the sequence table a block table and keys."""
@@ -170,14 +166,14 @@ class Prefix(Allocator):
 
     def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
         state = self._pool, self._rows, self._keys, self._chains
-        return int(min(num_iterations, cached_blocks.until_findable(*state, row, rows)))
+        return int(min(num_iterations, cached_ops.until_findable(*state, row, rows)))
 
     def can_allocate(self, row: int) -> Admission:
         return self.can_admit(row, self._rows.item(row, NUM_TOKENS) - self.lookup(row))
 
     def can_admit(self, row: int, count: int) -> Admission:
         state = self._pool, self._rows, self._keys, self._blocks, self._chains
-        return ADMISSIONS[cached_blocks.admission(*state, row, count)]
+        return ADMISSIONS[cached_ops.admission(*state, row, count)]
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         need = -(-requests[:, PROMPT_TOKENS] // self.block_size)
@@ -211,7 +207,7 @@ class Prefix(Allocator):
         self._free(*self._state(), rows)
 
     def retire(self, row: int) -> None:
-        cached_blocks.retire(self._pool, self._rows, self._table, self._blocks, row)
+        cached_ops.retire(self._pool, self._rows, self._table, self._blocks, row)
 
     def counters(self) -> dict[str, int]:
         return {"num_evicted_blocks": self._pool.item(cached_blocks.NUM_EVICTED)}

@@ -1,11 +1,15 @@
-"""Waiting queues: request ids in the order in which they are admitted."""
+"""Waiting queues, and what schedulers share that admit from the head of one."""
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
 
-from sim.sequence import ARRIVAL_NS, PRIORITY, IntArray
+import numpy as np
+
+from sim.allocators.base import Allocator, BoolArray
+from sim.schedulers.base import MEMORY, Scheduler
+from sim.sequence import ARRIVAL_NS, PRIORITY, PROMPT_TOKENS, IntArray, SequenceTable
 
 Urgency = tuple[int, int, int]
 """priority, arrival, request: the lower, the sooner"""
@@ -65,3 +69,81 @@ class ByPriority(Queue):
 
     def in_order(self) -> list[int]:
         return [request for _, _, request in sorted(self._heap)]
+
+
+class QueueScheduler(Scheduler):
+    """A scheduler whose requests wait in a queue, and are admitted from its head.
+
+    A subclass sets max_num_batched_tokens, enable_chunked_prefill, and wait_forever: whether
+    requests that can never be served wait all the same.
+    """
+
+    max_num_batched_tokens: int
+    enable_chunked_prefill: bool
+    wait_forever: bool
+
+    def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
+        super().bind(requests, sequences, allocator)
+        self._waiting: Queue = ByPriority(requests) if self.reorders_queue else Queue()
+        self._rows: dict[int, int] = {}  # rows of waiting requests, of those that have one
+
+    @property
+    def head_row(self) -> int | None:
+        return self._open_head() if self.blocked == MEMORY and self.num_waiting else None
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        if self.wait_forever:
+            return np.greater_equal(requests[:, PROMPT_TOKENS], self.allocator.max_model_len)
+        refused = super().never_fits(requests)
+        if not self.enable_chunked_prefill:
+            refused |= requests[:, PROMPT_TOKENS] > self.max_num_batched_tokens
+        return refused
+
+    def refusal(self, request: int) -> str:
+        prompt = self.requests.item(request, PROMPT_TOKENS)
+        fits_model = prompt < self.allocator.max_model_len
+        if fits_model and not self.enable_chunked_prefill and prompt > self.max_num_batched_tokens:
+            return self._exceeds_budget(prompt)
+        return super().refusal(request)
+
+    def _exceeds_budget(self, num_tokens: int) -> str:
+        return (
+            f"needs {num_tokens} tokens in one iteration without chunked prefill, "
+            f"max_num_batched_tokens is {self.max_num_batched_tokens}"
+        )
+
+    def add(self, request: int) -> None:
+        self._waiting.push(request)
+        self.num_waiting += 1
+
+    def waiting(self) -> list[int]:
+        """The waiting requests, the next one first."""
+        return self._waiting.in_order()
+
+    def open_rows(self) -> set[int]:
+        """The rows of running requests, and of the waiting ones that have one."""
+        return set(self.running[: self.num_running].tolist()) | set(self._rows.values())
+
+    def _put_back(self, request: int, row: int) -> None:
+        """A request that ran waits again, with its row."""
+        self._rows[request] = row
+        self._waiting.put_back(request)
+        self.num_waiting += 1
+
+    def _open_head(self) -> int:
+        """The row of the first waiting request."""
+        request = self._waiting.head
+        if request not in self._rows:
+            self._rows[request] = self.sequences.open(self.requests, request)
+        return self._rows[request]
+
+    def _pop_head(self) -> int:
+        request = self._waiting.pop()
+        del self._rows[request]
+        self.num_waiting -= 1
+        return request
+
+    def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
+        """End a request that has run before and has grown too long to resume."""
+        self._pop_head()
+        self.fail(row, reason, now_ns)

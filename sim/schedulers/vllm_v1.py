@@ -15,10 +15,10 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from sim.allocators.base import Admission, Allocator, BoolArray
+from sim.allocators.base import Admission, Allocator
 from sim.jit import direct
-from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET, Scheduler
-from sim.schedulers.queues import ByPriority, Queue
+from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.schedulers.queues import QueueScheduler
 from sim.sequence import (
     ARRIVAL_NS,
     FIRST_FINISH,
@@ -26,7 +26,6 @@ from sim.sequence import (
     NUM_PREEMPTIONS,
     NUM_TOKENS,
     PRIORITY,
-    PROMPT_TOKENS,
     REQUEST,
     IntArray,
     SequenceTable,
@@ -35,15 +34,16 @@ from sim.sequence import (
     start_row,
 )
 
+
 class Admitted(NamedTuple):
-    """A request that the last schedule() admitted: num_computed tokens were found."""
+    """A request that the last schedule() admitted: what was found of it, what it computes."""
 
     request: int
     num_hit: int
-    count: int
+    num_tokens: int
 
 
-class VllmV1(Scheduler):
+class VllmV1(QueueScheduler):
     """Serve running requests first, then admit others until one does not fit.
 
     A chunk of a prompt is at most long_prefill_token_threshold tokens long (0: no limit);
@@ -56,7 +56,7 @@ class VllmV1(Scheduler):
 
     kind: ClassVar[str] = "vllm_v1"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the engine's settings
         self,
         max_num_seqs: int = 256,
         max_num_batched_tokens: int = 8192,
@@ -88,8 +88,6 @@ class VllmV1(Scheduler):
 
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         super().bind(requests, sequences, allocator)
-        self._waiting: Queue = ByPriority(requests) if self.reorders_queue else Queue()
-        self._rows: dict[int, int] = {}  # rows of waiting requests, of those that have one
         self._counts: IntArray = np.ones(len(self.running), np.int64)
         self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._one_row: IntArray = np.zeros(1, np.int64)
@@ -99,40 +97,11 @@ class VllmV1(Scheduler):
         self.num_queried_tokens = 0  # asked of the prefix cache, and found in it
         self.num_hit_tokens = 0
 
-    @property
-    def head_row(self) -> int | None:
-        return self._open_head() if self.blocked == MEMORY and self.num_waiting else None
-
-    def never_fits(self, requests: IntArray) -> BoolArray:
-        if self.wait_forever:
-            return np.greater_equal(requests[:, PROMPT_TOKENS], self.allocator.max_model_len)
-        refused = super().never_fits(requests)
-        if not self.enable_chunked_prefill:
-            refused |= requests[:, PROMPT_TOKENS] > self.max_num_batched_tokens
-        return refused
-
-    def refusal(self, request: int) -> str:
-        prompt = self.requests.item(request, PROMPT_TOKENS)
-        fits_model = prompt < self.allocator.max_model_len
-        if fits_model and not self.enable_chunked_prefill and prompt > self.max_num_batched_tokens:
-            return self._exceeds_budget(prompt)
-        return super().refusal(request)
-
-    def _exceeds_budget(self, num_tokens: int) -> str:
-        return (
-            f"needs {num_tokens} tokens in one iteration without chunked prefill, "
-            f"max_num_batched_tokens is {self.max_num_batched_tokens}"
-        )
-
     def counters(self) -> dict[str, int]:
         return {
             "num_queried_tokens": self.num_queried_tokens,
             "num_hit_tokens": self.num_hit_tokens,
         }
-
-    def add(self, request: int) -> None:
-        self._waiting.push(request)
-        self.num_waiting += 1
 
     def schedule(self, now_ns: int) -> bool:
         self.admitted.clear()
@@ -159,15 +128,7 @@ class VllmV1(Scheduler):
         rows, counts = self.running[:old], self._counts[:old].tolist()
         requests = self.sequences.rows[rows, REQUEST].tolist()
         served = [(request, n) for request, n in zip(requests, counts, strict=True) if n]
-        return served + [(new.request, new.count) for new in self.admitted]
-
-    def waiting(self) -> list[int]:
-        """The waiting requests, the next one first."""
-        return self._waiting.in_order()
-
-    def open_rows(self) -> set[int]:
-        """The rows of running requests, and of the waiting ones that have one."""
-        return set(self.running[: self.num_running].tolist()) | set(self._rows.values())
+        return served + [(new.request, new.num_tokens) for new in self.admitted]
 
     def _longest_chunk(self) -> int:
         """The most tokens of one request in this iteration."""
@@ -265,16 +226,7 @@ class VllmV1(Scheduler):
         self.requests[request, NUM_PREEMPTIONS] += 1
         self.num_preemptions += 1
         self.preempted.append(request)
-        self._rows[request] = row
-        self._waiting.put_back(request)
-        self.num_waiting += 1
-
-    def _open_head(self) -> int:
-        """The row of the first waiting request."""
-        request = self._waiting.head
-        if request not in self._rows:
-            self._rows[request] = self.sequences.open(self.requests, request)
-        return self._rows[request]
+        self._put_back(request, row)
 
     def _admit(self, budget: int, now_ns: int) -> None:
         """Admit waiting requests in order until one does not fit."""
@@ -315,17 +267,6 @@ class VllmV1(Scheduler):
         self.run_row(row)
         self._start_row(self.batch, self.sequences.rows, self.requests, row, count, now_ns)
         self.admitted.append(Admitted(request, hit, count))
-
-    def _pop_head(self) -> int:
-        request = self._waiting.pop()
-        del self._rows[request]
-        self.num_waiting -= 1
-        return request
-
-    def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
-        """End a request that has run before and has grown too long to resume."""
-        self._pop_head()
-        self.fail(row, reason, now_ns)
 
     @property
     def is_steady(self) -> bool:

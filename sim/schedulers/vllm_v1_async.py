@@ -64,7 +64,7 @@ class VllmV1Async(VllmV1):
         counts = np.zeros(n, np.int64)
         old = n - len(self.admitted)
         counts[:old] = self._counts[:old]
-        counts[old:] = [new.count for new in self.admitted]
+        counts[old:] = [new.num_tokens for new in self.admitted]
         if not counts.any():
             return None
         places: IntArray = np.empty(n, np.int64)

@@ -28,10 +28,11 @@ from sim.sequence import (
     SequenceTable,
     new_requests,
 )
-from workloads.content import ContentBuilder, Run, own_output
+from workloads import content as text
+from workloads.content import ContentBuilder, own_output
 from workloads.sequences import SequenceContent
 
-Prompt = list[Run]
+Prompt = list[text.Run]
 
 LONGEST = 4096
 
@@ -202,9 +203,7 @@ def test_an_eviction_does_not_look_at_all_blocks() -> None:
     assert seconds[1] < 10 * seconds[0] + 0.01
 
 
-def run_of(
-    prompts: list[Prompt], outputs: list[int], num_blocks: int, scheduler: Scheduler
-) -> Run:
+def run_of(prompts: list[Prompt], outputs: list[int], num_blocks: int, scheduler: Scheduler) -> Run:
     """Everybody arrives at 0; an iteration takes 1,000 ns; the allocator is checked throughout."""
     return simulate(
         requests_of(prompts, outputs),

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+
 from recorded import Case, case_paths, read_case
 from replay_v1 import VERSIONS, Difference, Replay, parts_of
-
 from sim.allocators import Admission
 from sim.allocators.blocks import NUM_FREE
 from sim.allocators.prefix import Prefix

@@ -88,8 +88,7 @@ class RecordedContent(SequenceContent):
 
 
 def runs_of_tokens(ids: list[int]) -> Iterator[Run]:
-    for source, start, length in token_runs(np.array(ids, np.int64)).tolist():
-        yield source, start, length
+    yield from token_runs(np.array(ids, np.int64)).tolist()
 
 
 def prompt_runs(request: Record) -> Iterator[Run]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from recorded import Case, Record, RecordedContent, prompt_length
 
+from recorded import Case, Record, RecordedContent, prompt_length
 from sim.allocators import Allocator
 from sim.allocators.cached_blocks import BECAME_CACHED
 from sim.allocators.prefix import Prefix

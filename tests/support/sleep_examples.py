@@ -1,0 +1,235 @@
+"""Small simulations at random, and all that one leaves behind.
+
+Run as a program, this file prints a digest of a fixed batch of them.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.allocators import ALLOCATORS
+from sim.arrivals import FollowUps
+from sim.costs import CostModel
+from sim.costs.linear import Constant, Linear
+from sim.engine import Memory, Options, Run, simulate
+from sim.schedulers import SCHEDULERS
+from sim.sequence import KV_TOKENS, NUM_SEQS, PRIORITY, IntArray, Limits, new_requests
+from sim.testing import visible_state
+from workloads import content as text
+from workloads.content import ContentBuilder, own_output, own_prompt
+from workloads.sequences import SequenceContent
+
+Choose = Callable[[int, int], int]
+
+TICK_NS = 500  # arrivals are multiples of it; an iteration of constant time takes two
+FIXED_EXAMPLES = 25
+
+
+class Plain(CostModel):
+    """A cost model without compiled code and without its own plan."""
+
+    kind = "plain"
+
+    def iteration_s(self, batch: IntArray) -> float:
+        return (700 + 90 * batch.item(NUM_SEQS) + 3 * batch.item(KV_TOKENS)) * 1e-9
+
+
+class Beginning(NamedTuple):
+    """What a prompt begins with: a whole earlier conversation or a text that others have too."""
+
+    parent: int  # -1 for a text
+    source: int
+    length: int
+    priority: int
+
+
+class Example(NamedTuple):
+    """One simulation, as plain data."""
+
+    arrivals: list[tuple[int, int, int, int]]  # (ns, prompt, output, max_tokens)
+    num_slots: int
+    max_model_len: int
+    allocator: tuple[str, dict[str, Any]]
+    scheduler: tuple[str, dict[str, Any]]
+    cost: int
+    follow_ups: Sequence[tuple[int, int]] = ()  # (parent or -1, thinking ns); empty without any
+    beginnings: Sequence[Beginning] = ()  # of each prompt; empty if none shares anything
+
+
+def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any]]:
+    """A registered allocator with parameters that fit the pool."""
+    kinds = sorted(ALLOCATORS)
+    kind = kinds[choose(0, len(kinds) - 1)]
+    if kind == "paged":
+        sizes = [size for size in (1, 3, 4, 16) if size <= num_slots]
+        return kind, {
+            "block_size": sizes[choose(0, len(sizes) - 1)],
+            "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
+        }
+    if kind == "contiguous":
+        return kind, choose_placement(choose, num_slots)
+    if kind == "prefix":
+        sizes = [size for size in (1, 2, 4) if 2 * size <= num_slots]
+        return kind, {
+            "block_size": sizes[choose(0, len(sizes) - 1)],
+            "enable_prefix_caching": choose(0, 4) > 0,
+            "free_order": ("prepend_unhashed", "append")[choose(0, 1)],
+            "reserve_full_isl": bool(choose(0, 1)),
+            "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
+        }
+    return kind, {}
+
+
+def choose_placement(choose: Choose, num_slots: int) -> dict[str, Any]:
+    """A contiguous allocator's parameters."""
+    parameters: dict[str, Any] = {
+        "reservation": ("max", "pow2", "oracle", "max_tokens")[choose(0, 3)],
+        "placement": ("first_fit", "best_fit", "next_fit", "buddy")[choose(0, 3)],
+    }
+    if parameters["placement"] == "buddy":
+        return {**parameters, "min_block": (1, 4, 8)[choose(0, 2)]}
+    return {**parameters, "granularity": (1, 8)[choose(0, 1)], "compaction": bool(choose(0, 1))}
+
+
+def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
+    """A registered scheduler: few or many sequences, with and without a token budget."""
+    kinds = sorted(SCHEDULERS)
+    kind = kinds[choose(0, len(kinds) - 1)]
+    parameters: dict[str, Any] = {"max_num_seqs": choose(1, 8)}
+    if kind == "static":
+        return kind, parameters
+    if kind.startswith("vllm_v1"):
+        parameters["policy"] = ("fcfs", "priority")[choose(0, 1)]
+        parameters["long_prefill_token_threshold"] = (0, 3, 8)[choose(0, 2)]
+        parameters["count_blocked_lookups"] = bool(choose(0, 1))
+    if choose(0, 1):
+        parameters["max_num_batched_tokens"] = choose(1, 40)
+        parameters["enable_chunked_prefill"] = bool(choose(0, 1))
+    return kind, parameters
+
+
+def choose_example(choose: Choose) -> Example:
+    """A small trace with bursts and ties, in a pool that is often too small for it."""
+    now, arrivals = 0, []
+    longest = choose(2, 20)
+    for _ in range(choose(1, 14)):
+        now += TICK_NS * (0, choose(0, 3), choose(0, 40))[choose(0, 2)]
+        output = choose(1, longest)
+        arrivals.append((now, choose(1, longest), output, output + choose(0, 12)))
+    num_slots = choose(8, 100)
+    return Example(
+        arrivals,
+        num_slots,
+        choose(max(3, longest // 2), 2 * longest + 4),
+        choose_allocator(choose, num_slots),
+        choose_scheduler(choose),
+        choose(0, 2),
+        choose_follow_ups(choose, len(arrivals)),
+        choose_beginnings(choose, [prompt for _, prompt, _, _ in arrivals]),
+    )
+
+
+def choose_beginnings(choose: Choose, prompts: list[int]) -> list[Beginning]:
+    """Mostly a few texts that prompts begin with, and outputs that come back as prompts."""
+    if choose(0, 3) == 0:
+        return []
+    beginnings = []
+    for request, prompt in enumerate(prompts):
+        parent = choose(0, request - 1) if request > 0 and choose(0, 1) else -1
+        beginnings.append(Beginning(parent, choose(1, 2), choose(0, prompt), choose(0, 2)))
+    return beginnings
+
+
+def content_of(example: Example) -> SequenceContent | None:
+    if not example.beginnings:
+        return None
+    builder, prompts = ContentBuilder(), []
+    for begin, (_, prompt, _, _) in zip(example.beginnings, example.arrivals, strict=True):
+        runs = [(begin.source, 0, begin.length)]
+        if begin.parent >= 0:
+            runs = [*prompts[begin.parent], (own_output(begin.parent), 0, prompt)]
+        runs = cut(runs, begin.length)
+        prompts.append([*runs, (own_prompt(len(prompts)), 0, prompt - begin.length)])
+        builder.add(prompts[-1], prompt)
+    return SequenceContent(builder.build())
+
+
+def cut(runs: list[text.Run], length: int) -> list[text.Run]:
+    """The first length tokens."""
+    found = []
+    for source, start, count in runs:
+        found.append((source, start, min(count, length)))
+        length -= found[-1][2]
+    return found
+
+
+def choose_follow_ups(choose: Choose, num_requests: int) -> list[tuple[int, int]]:
+    """Sometimes conversations: half of the requests come after an earlier one."""
+    if choose(0, 2):
+        return []
+    turns = [(-1, 0)]
+    for request in range(1, num_requests):
+        parent = choose(0, request - 1) if choose(0, 1) else -1
+        turns.append((parent, TICK_NS * (0, 1, choose(0, 40))[choose(0, 2)]))
+    return turns
+
+
+def run_example(example: Example, single_step: bool) -> Run:
+    columns = np.array(example.arrivals, np.int64).T
+    requests = new_requests(*columns[:3], Limits(example.max_model_len, columns[3]))
+    requests[:, PRIORITY] = [beginning.priority for beginning in example.beginnings] or 0
+    costs = [Constant(2e-9 * TICK_NS), Linear(7e-7, 9e-8, 3e-9, 2.5e-9), Plain()]
+    kind, parameters = example.allocator
+    policy, settings_ = example.scheduler
+    turns = np.array(example.follow_ups, np.int64).reshape(-1, 2).T
+    follow_ups = FollowUps(*turns) if example.follow_ups else None
+    return simulate(
+        requests,
+        Memory(example.num_slots, example.max_model_len),
+        ALLOCATORS[kind](**parameters),
+        SCHEDULERS[policy](**settings_),
+        costs[example.cost],
+        Options(single_step=single_step, follow_ups=follow_ups, content=content_of(example)),
+    )
+
+
+def left_behind(run: Run) -> dict[str, Any]:
+    """All that a run leaves, as plain Python values."""
+    recorder, scheduler = run.recorder, run.scheduler
+    memory = {name: array.tolist() for name, array in visible_state(run.allocator).items()}
+    cells = np.flatnonzero(scheduler.gaps)
+    return {
+        "requests": run.requests.tolist(),
+        "reasons": sorted(run.scheduler.reasons.items()),
+        "end": (run.status, run.reason, run.start_ns, run.end_ns),
+        "timeline": recorder.timeline(),
+        "queued": recorder.queued_integrals(),
+        "num_iterations": recorder.num_iterations,
+        "num_queued_iterations": recorder.num_queued_iterations,
+        "num_running_max": recorder.num_running_max,
+        "measured_from_ns": recorder.measured_from_ns,
+        "scheduler": (scheduler.num_finished, scheduler.num_preemptions, scheduler.num_waiting),
+        "counters": (scheduler.counters(), run.allocator.counters()),
+        "gaps": [cells.tolist(), scheduler.gaps[cells].tolist()],
+        "memory": memory,
+    }
+
+
+def fixed_batch() -> list[Example]:
+    return [choose_example(random.Random(seed).randint) for seed in range(30, 30 + FIXED_EXAMPLES)]
+
+
+def digest_of_batch() -> str:
+    state = hashlib.sha256()
+    for example in fixed_batch():
+        state.update(repr(left_behind(run_example(example, single_step=False))).encode())
+    return state.hexdigest()
+
+
+if __name__ == "__main__":
+    import numba
+
+    print("plain" if numba.config.DISABLE_JIT else "compiled", digest_of_batch())
