@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from sim import naming
-from sim.config import PLUGINS, ConfigError, Point, build_part
+from sim.allocators import Allocator
+from sim.config import ConfigError, Point, build_part
 from sim.costs import CostModel
-from sim.plugins import Config, Report, find_class, guess
+from sim.plugins import Config, Report, guess
 from sim.runspec import RunSpec, load_trace, uses_seed
+from sim.schedulers import Scheduler
 from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes
 from sim.yaml_nodes import apply_override, read_document
 from workloads.publictraces import AbsentTraceError
@@ -174,40 +176,34 @@ def _meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
             ("allocator", "reservation"),
             "max_tokens needs workload.max_tokens, because the trace has none of its own",
         )
-    for key in ("allocator", "scheduler"):
-        _check_needs(key, config[key]["kind"], trace, cell.report)
+    cell.warnings = _meet_parts(config, trace, cell.report)
     drawn = f" (seed {seed})" if uses_seed(workload) else ""
-    cell.warnings = _unused(config, trace)
     return [
         f"workload      {len(trace):,} requests; {reason}: {count:,}{drawn}"
         for reason, count in trace.notes.items()
     ]
 
 
-def _unused(config: Config, trace: Trace) -> list[str]:
-    """What the requests have that neither allocator nor scheduler knows anything of."""
-    kinds = [config[key]["kind"] for key in ("allocator", "scheduler")]
-    used: frozenset[str] = frozenset()
-    for key, kind in zip(("allocator", "scheduler"), kinds, strict=True):
-        cls = find_class(kind, *PLUGINS[key])
-        used |= getattr(cls, "needs", frozenset()) | getattr(cls, "uses", frozenset())
-    lines = []
-    for fact, meaning in NOT_SIMULATED.items():
-        if fact in trace.provides - used:
-            lines.append(f"{fact} of the workload: {meaning} with {' and '.join(kinds)}")
-    return lines
+def _meet_parts(config: Config, trace: Trace, report: Report) -> list[str]:
+    """Check that the trace has what allocator and scheduler need.
 
-
-def _check_needs(key: str, kind: str, trace: Trace, report: Report) -> None:
-    table, base = PLUGINS[key]
-    needs: frozenset[str] = getattr(find_class(kind, table, base), "needs", frozenset())
-    missing = needs - trace.provides
-    if missing:
-        report(
-            (key,),
-            f"{kind} needs {', '.join(sorted(missing))} of the trace; "
-            f"{trace.source} provides {', '.join(sorted(trace.provides)) or 'nothing'}",
-        )
+    The lines returned say what the requests have that neither knows anything of.
+    """
+    used, kinds = frozenset[str](), []
+    for key in ("allocator", "scheduler"):
+        part: Allocator | Scheduler = build_part(key, config[key], Path())
+        kinds.append(config[key]["kind"])
+        used |= part.needs | part.uses
+        missing = part.needs - trace.provides
+        if missing:
+            report(
+                (key,),
+                f"{kinds[-1]} needs {', '.join(sorted(missing))} of the trace; "
+                f"{trace.source} provides {', '.join(sorted(trace.provides)) or 'nothing'}",
+            )
+    unused = trace.provides - used
+    lines = [(fact, meaning) for fact, meaning in NOT_SIMULATED.items() if fact in unused]
+    return [f"{fact} of the workload: {how} with {' and '.join(kinds)}" for fact, how in lines]
 
 
 def _experiment(

@@ -29,7 +29,7 @@ class SequenceContent:
         """The runs of the first count tokens that a request generates."""
         if self._content is None:
             return [(own_output(request), 0, count)]
-        return [(self._content.output_source.item(request), 0, count)]
+        return self._content.output_runs(request, count)
 
     def runs(self, request: int, prompt_tokens: int, num_tokens: int) -> list[Run]:
         """The runs of the first num_tokens tokens of a sequence, or of a little more."""

@@ -63,9 +63,9 @@ class Allocator(ABC):
     """
 
     kind: ClassVar[str]
-    needs: ClassVar[frozenset[str]] = frozenset()
+    needs: frozenset[str] = frozenset()
     """What the trace must provide beside lengths, for example prefix identity."""
-    uses: ClassVar[frozenset[str]] = frozenset()
+    uses: frozenset[str] = frozenset()
     """What of the trace it makes use of if it is there; what it needs is used, too."""
     copies_kv: bool = False
     """Whether an append may copy tokens that are in the pool already (see copied_tokens)."""

@@ -55,7 +55,6 @@ class Prefix(Allocator):
     """
 
     kind: ClassVar[str] = "prefix"
-    needs: ClassVar[frozenset[str]] = frozenset({"prefix identity"})
 
     def __init__(
         self,
@@ -75,6 +74,7 @@ class Prefix(Allocator):
             raise ValueError(f"watermark: must be at least 0 and below 1, got {watermark}")
         self.block_size = block_size
         self.enable_prefix_caching = self.caches_prefixes = enable_prefix_caching
+        self.needs = frozenset({"prefix identity"} if enable_prefix_caching else ())
         self.free_order = free_order
         self.reserve_full_isl = reserve_full_isl
         self.watermark = watermark

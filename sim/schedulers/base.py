@@ -46,8 +46,8 @@ class Scheduler(ABC):
     """
 
     kind: ClassVar[str]
-    needs: ClassVar[frozenset[str]] = frozenset()
-    uses: ClassVar[frozenset[str]] = frozenset()
+    needs: frozenset[str] = frozenset()
+    uses: frozenset[str] = frozenset()
     reorders_queue: bool = False
     """Whether an arrival can overtake others that wait, so that every arrival must be seen."""
 

@@ -74,6 +74,14 @@ def test_what_an_allocator_needs_the_trace_must_provide(
     )
 
 
+def test_without_caching_the_prefix_allocator_needs_no_content(tmp_path: Path) -> None:
+    caching = "allocator: {kind: prefix, enable_prefix_caching: "
+    assert errors_of(tmp_path, HEAD + INLINE + caching + "true}\n") == [
+        "x.yaml:9: allocator: prefix needs prefix identity of the trace; inline provides arrivals"
+    ]
+    assert len(load(tmp_path, HEAD + INLINE + caching + "false}\n").runs()) == 1
+
+
 def test_a_reservation_of_max_tokens_is_fine_when_somebody_gives_them(tmp_path: Path) -> None:
     allocator = "allocator: {kind: contiguous, reservation: max_tokens}\n"
     for rule in ("output", "max_model_len", "9"):
