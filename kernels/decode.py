@@ -53,8 +53,8 @@ def head_rows(group: int) -> int:
 
 def default_config(head_dim: int, group: int = 1) -> DecodeConfig:
     """A K/V pair of tiles of 32 KiB in 16-bit whatever the head size: two in flight, three programs
-    an SM on sm_90. More than 16 heads a KV head would spill registers: they take twice the warps and,
-    at 128, half the keys (checked in tests/kernels_static).
+    an SM on sm_90. More than 16 heads a KV head would spill registers: they take twice the warps
+    and, at 128, half the keys (checked in tests/kernels_static).
     """
     if head_rows(group) > LEAST_ROWS:
         return DecodeConfig(block_n=128 if head_dim == 64 else 32, num_warps=8)

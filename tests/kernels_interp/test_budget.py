@@ -9,13 +9,23 @@ import pytest
 import torch
 
 from kernels.calibrate import __main__ as command
-from kernels.calibrate import ceilings, dry, output, pool, provenance, sanity
+from kernels.calibrate import (
+    ceilings,
+    correctness,
+    dry,
+    output,
+    pool,
+    precompile,
+    provenance,
+    sanity,
+)
 from kernels.calibrate.build import build
 from kernels.calibrate.dry import shrink
 from kernels.calibrate.grid import decode_point, sections
 from kernels.calibrate.points import FAST, LLAMA, SLOW, Point, moved_bytes, nodes, predicted_s
 from kernels.calibrate.pool import Device, Pool
 from kernels.calibrate.timing import summarise
+from kernels.calibrate.variants import Variant
 from kernels.launch import FP8
 from kernels.standins import Model
 
@@ -93,6 +103,20 @@ def test_what_does_not_fit_a_smaller_pool_is_refused_and_not_read_beyond_its_end
         small.first_slots(LLAMA, np.array([1000, 30]), 1)
     with pytest.raises(ValueError, match="the pool holds no matrix of 4096 x 4096"):
         small.weights(4096, 4096, 1)
+
+
+def test_what_the_deadline_leaves_out_is_reported_by_every_step_before_the_timing():
+    shared = precompile._compile_share(90, EVERY_POINT[:3], (0, 1), 0.0)
+    checked = correctness.run_checks([Variant("append")], "cpu", correctness.REHEARSAL, 0.0)
+    for each in (*shared, *checked):
+        assert (each["ok"], each["failure"]) == (False, sanity.OUT_OF_TIME)
+    found, failures = ceilings.measure_ceilings(Pool(DEVICE, 2**20), None, 0.0)
+    assert found == {}
+    assert set(failures.values()) == {sanity.OUT_OF_TIME}
+    said = command.left_out({"compiled": shared, "correctness": checked})
+    reason = "left out, its share of the budget was spent"
+    assert said["compiled"] == f"{len(shared)} variants {reason}; they compile when timed"
+    assert said["correctness"] == f"1 variants {reason}; they are not timed"
 
 
 def test_memory_for_the_matrices_is_taken_by_the_ceiling_that_needs_it(monkeypatch):
