@@ -75,9 +75,9 @@ def test_the_lengths_and_times_of_a_public_trace_are_found_by_its_name(traces, m
     times = {"kind": "trace_times", **named, "rate": 2, "how": "stretch"}
     trace = Lengths(**named, arrivals=times, zero_tokens="drop").load(0)
     assert len(trace) == 383
-    with pytest.raises(ValueError, match="^path: one of path and name is needed, and only one"):
+    with pytest.raises(ValueError, match=r"^path: one of path and name is needed, and only one"):
         Lengths("a.csv", arrivals=POISSON, **named)
-    with pytest.raises(ValueError, match="^path: one of path and name is needed, and only one"):
+    with pytest.raises(ValueError, match=r"^path: one of path and name is needed, and only one"):
         Lengths(arrivals=POISSON)
     with pytest.raises(ValueError, match=r"^name: 'burst' is unknown"):
         Lengths(name="burst", arrivals=POISSON)
