@@ -12,6 +12,7 @@ from kernels.calibrate import ceilings, correctness, grid, pool, precompile, pro
 from kernels.calibrate.dry import shrink
 from kernels.calibrate.grid import Section, sections
 from kernels.calibrate.pool import Device, Pool
+from kernels.calibrate.works import Work
 
 RUN_CHECKS, DEVICE = correctness.run_checks, Device("cpu", l2_bytes=2**12)
 CEILINGS = {"read_tb_s": 1e9, "matmul_tflop_s": 900.0}
@@ -136,6 +137,7 @@ def one_large_section(seed):
 def test_a_run_that_ends_inside_a_section_has_kept_every_row_of_it(
     arguments, monkeypatch, ended_by
 ):
+    monkeypatch.setattr("kernels.calibrate.run.build", lambda *args: Work([[lambda: None]]))
     monkeypatch.setattr(grid, "sections", one_large_section)
     ends_after(1 + 140 + 4, ended_by, monkeypatch)  # sentinels at 0, 30, 60, 90 and 120 points
     with pytest.raises(ended_by):
@@ -150,6 +152,7 @@ def test_a_run_that_ends_inside_a_section_has_kept_every_row_of_it(
 def test_an_exception_in_the_sixth_sentinel_leaves_all_rows_and_one_sentence(
     arguments, monkeypatch, capsys
 ):
+    monkeypatch.setattr("kernels.calibrate.run.build", lambda *args: Work([[lambda: None]]))
     monkeypatch.setattr(grid, "sections", one_large_section)
     asked = []
 
