@@ -52,8 +52,14 @@ class Arrivals:
     def pop(self) -> int:
         """Take the request that arrives at next_ns."""
         released = self._released
+        if not released:  # the common case, and the only one without follow-ups
+            i = self._next
+            self._next = i + 1
+            self.next_ns = self._times.item(i + 1)
+            request: int = self._ids.item(i)
+            return request
         first = self._times.item(self._next), self._ids.item(self._next)
-        if released and released[0] < first:
+        if released[0] < first:
             request = heapq.heappop(released)[1]
         else:
             request = first[1]

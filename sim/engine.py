@@ -70,6 +70,7 @@ class Replica:
         self.single_step = False
         self.observe: Observer | None = None
         self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
+        self._copies_kv = self.allocator.copies_kv
         self._num_copied = 0
         scheduler.notes_ends = arrivals.has_follow_ups
         self._rows = scheduler.running[:0]  # that run in the planned iterations
@@ -80,10 +81,11 @@ class Replica:
         """The SimPy process: iterate until nothing is left that could change anything."""
         env, arrivals = self.env, self.arrivals
         recorder, scheduler, now = self.recorder, self.scheduler, int(env.now)
+        follows = scheduler.notes_ends
         while True:
             while arrivals.next_ns <= now:
                 self._arrive(now)
-            if scheduler.ended:
+            if follows and scheduler.ended:
                 self._release()
             count = 0 if self.single_step or scheduler.num_waiting else self._sleep(now)
             if count == 0:
@@ -95,7 +97,7 @@ class Replica:
                 yield env.timeout(end - now)
                 self._commit(count)
                 now = end
-                if scheduler.ended:
+                if follows and scheduler.ended:
                     self._release()
             elif arrivals.next_ns < FOREVER_NS:
                 end = arrivals.next_ns
@@ -144,7 +146,7 @@ class Replica:
             return 0
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, now_ns)  # a schedule() may end a batch
-        if self.allocator.copies_kv:
+        if self._copies_kv:
             self._note_copies()
         if self.observe is not None:
             self.observe(now_ns, scheduler)

@@ -79,6 +79,7 @@ class Fcfs(Scheduler):
         self._rows: dict[int, int] = {}  # rows of waiting requests that have run before
         self._head: int | None = None  # the row of the first waiting request, once it has one
         self._has_preempted = False
+        self._looks_up = type(allocator).lookup is not Allocator.lookup
         self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._one_row: IntArray = np.zeros(1, np.int64)
         self._start_row = direct(start_row, self.batch, sequences.rows, requests, 0, 1, 0)
@@ -196,7 +197,9 @@ class Fcfs(Scheduler):
                 self.blocked = MAX_NUM_SEQS
                 return
             row = self._open_head() if self._head is None else self._head
-            num_tokens = self.sequences.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
+            num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+            if self._looks_up:
+                num_tokens -= self.allocator.lookup(row)
             if num_tokens > budget:
                 if self.enable_chunked_prefill and budget > 0:
                     num_tokens = budget
