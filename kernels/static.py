@@ -40,7 +40,7 @@ class CompileOnly(DriverBase):
         return True
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        raise NotImplementedError
+        raise NotImplementedError("only launching asks for it, and nothing is launched here")
 
     def get_current_target(self) -> GPUTarget:
         return GPUTarget("cuda", self.arch, 32)

@@ -21,6 +21,14 @@ BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, WATERMARK_BLOCKS = range(NUM_TERMS, NUM_TERMS 
 NUM_CELLS = NUM_TERMS + 4
 
 
+def check_knobs(block_size: int, watermark: float) -> None:
+    """Refuse a block size or a watermark that no pool of blocks can have. Raises ValueError."""
+    if block_size < 1:
+        raise ValueError(f"block_size: must be at least 1 slot, got {block_size}")
+    if not 0 <= watermark < 1:
+        raise ValueError(f"watermark: must be at least 0 and below 1, got {watermark}")
+
+
 @compiled
 def blocks_for(num_tokens: int, block_size: int) -> int:
     """Blocks that num_tokens tokens fill, the last one perhaps in part."""

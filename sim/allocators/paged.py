@@ -41,10 +41,7 @@ class Paged(Allocator):
     kind: ClassVar[str] = "paged"
 
     def __init__(self, block_size: int = 16, watermark: float = 0.0) -> None:
-        if block_size < 1:
-            raise ValueError(f"block_size: must be at least 1 slot, got {block_size}")
-        if not 0 <= watermark < 1:
-            raise ValueError(f"watermark: must be at least 0 and below 1, got {watermark}")
+        blocks.check_knobs(block_size, watermark)
         self.block_size = block_size
         self.watermark = watermark
 

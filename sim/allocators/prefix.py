@@ -64,14 +64,11 @@ class Prefix(Allocator):
         reserve_full_isl: bool = True,
         watermark: float = 0.0,
     ) -> None:
-        if block_size < 1:
-            raise ValueError(f"block_size: must be at least 1 slot, got {block_size}")
+        blocks.check_knobs(block_size, watermark)
         if free_order not in {"prepend_unhashed", "append"}:
             raise ValueError(
                 f"free_order: unknown value {free_order!r}; accepted: prepend_unhashed, append"
             )
-        if not 0 <= watermark < 1:
-            raise ValueError(f"watermark: must be at least 0 and below 1, got {watermark}")
         self.block_size = block_size
         self.enable_prefix_caching = self.caches_prefixes = enable_prefix_caching
         self.needs = frozenset({"prefix identity"} if enable_prefix_caching else ())
@@ -84,7 +81,7 @@ class Prefix(Allocator):
         num_blocks = num_slots // self.block_size
         if num_blocks < 2:
             raise ValueError(
-                f"block_size: one chunk of {self.block_size} slots beside the null block is more "
+                f"block_size: a block of {self.block_size} slots beside the null block is more "
                 f"than the pool of {num_slots}"
             )
         self._pool = self._new_pool(num_blocks)
