@@ -19,6 +19,7 @@ from sim.sequence import (
     NUM_COMPUTED,
     NUM_SLOTS,
     NUM_TOKENS,
+    REQUEST,
     IntArray,
     Limits,
     SequenceTable,
@@ -68,6 +69,7 @@ class History:
         self.slow.bind_content(self.contents[1])
         self.initial = self._idle_state()
         self.running: list[int] = []
+        self.num_requests = 0
 
     def room(self, row: int) -> int:
         """Tokens that the row has still to write: the last one's KV never is."""
@@ -85,10 +87,12 @@ class History:
         limits = Limits(self.max_model_len, lengths[3])
         request = new_requests(lengths[0], lengths[1], lengths[2], limits)
         verdicts = []
+        self.num_requests += 1
         for allocator, content in zip((self.fast, self.slow), self.contents, strict=True):
             is_hopeless = bool(allocator.never_fits(request)[0])
             content.begin(*alike)
             row = allocator.sequences.open(request, 0)
+            allocator.sequences.rows[row, REQUEST] = self.num_requests
             verdict = allocator.admit(row, min(chunk, prompt - allocator.lookup(row)))
             verdicts.append((row, verdict))
             kind = allocator.kind

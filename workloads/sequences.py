@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from workloads.content import Content, IntColumn, Run, own_output, own_prompt
 
 
@@ -18,6 +20,11 @@ class SequenceContent:
 
     def namespace(self, request: int) -> int:
         return 0 if self._namespace is None else self._namespace.item(request)
+
+    def prompts(self) -> Iterator[tuple[int, list[Run]]]:
+        """(request, runs of its prompt) of all whose prompts are known to consist of something."""
+        for request in range(0 if self._content is None else len(self._content)):
+            yield request, self.prompt_runs(request, 0)
 
     def prompt_runs(self, request: int, count: int) -> list[Run]:
         """The runs of a prompt of count tokens."""

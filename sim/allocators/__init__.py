@@ -1,18 +1,20 @@
 """Allocators: how the slots of the KV pool are given to sequences. One file an allocator.
 
 ALLOCATORS is the table of plug-ins; compiled operations of a family live in arena.py (contiguous),
-blocks.py (paged) and cached_blocks.py (prefix).
+blocks.py (paged), shared_blocks.py (paged_cow) and cached_blocks.py (prefix).
 """
 
 from sim.allocators.base import Admission, Allocator, ConservationError, KVUsage
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
+from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
 from sim.allocators.unbounded import Unbounded
 
 ALLOCATORS: dict[str, type[Allocator]] = {
     "contiguous": Contiguous,
     "paged": Paged,
+    "paged_cow": PagedCow,
     "prefix": Prefix,
     "unbounded": Unbounded,
 }

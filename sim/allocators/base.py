@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,10 @@ class Allocator(ABC):
     """Whether an append may copy tokens that are in the pool already (see copied_tokens)."""
     caches_prefixes: bool = False
     """Whether `lookup` may ever find anything."""
+    forks: Literal["no", "copied", "shared"] = "no"
+    """Whether a sequence can begin as another's copy, and whether that copies its KV."""
+    can_swap: bool = False
+    """Whether there is host memory that sequences can move to."""
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         """Take a pool of num_slots slots for sequences of at most max_model_len tokens.
@@ -147,6 +151,43 @@ class Allocator(ABC):
         if verdict == Admission.OK:
             self.append(np.array([row]), np.array([count]))
         return verdict
+
+    def admit_all(self, rows: IntArray, counts: IntArray) -> Admission:
+        """admit for all of several rows, or for none of them."""
+        for i, (row, count) in enumerate(zip(rows.tolist(), counts.tolist(), strict=True)):
+            verdict = self.admit(row, count)
+            if verdict != Admission.OK:
+                self.free(rows[:i][::-1])
+                return verdict
+        return Admission.OK
+
+    def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
+        """Let children[i], an empty row, begin as a copy of parents[i]; then free the ending rows.
+
+        False, and nothing changed, if memory runs out. Of one request, each row of which has as
+        many tokens as the others.
+        """
+        raise NotImplementedError(f"{self.kind} cannot fork")
+
+    def can_swap_out(self, rows: IntArray) -> bool:
+        """Whether the host has room for all that the rows of a request hold. Changes nothing."""
+        return False
+
+    def swap_out(self, rows: IntArray) -> None:
+        """Move all rows of a request to the host, which has room: num_computed stays."""
+        raise NotImplementedError(f"{self.kind} has no host memory")
+
+    def can_swap_in(self, rows: IntArray) -> Admission:
+        """Whether rows that were swapped out fit again, and can go on. Changes nothing."""
+        return Admission.NEVER
+
+    def swap_in(self, rows: IntArray) -> None:
+        """Bring rows back that can_swap_in says fit."""
+        raise NotImplementedError(f"{self.kind} has no host memory")
+
+    def num_swapped_blocks(self) -> tuple[int, int]:
+        """Blocks moved between device and host so far, and the slots of one."""
+        return 0, 0
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         """Which requests an empty pool could not admit: bool, one a request. Changes nothing."""

@@ -40,6 +40,12 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         for block_size in (1, 3, 16)
         for watermark in (0.0, 0.1)
     ],
+    "paged_cow": [
+        {"block_size": block_size, "watermark": watermark}
+        for block_size in (1, 3, 16)
+        for watermark in (0.0, 0.1)
+    ]
+    + [{"block_size": 4, "sliding_window": 12}],
     "prefix": [
         {"block_size": block_size, "free_order": free_order}
         for block_size in (1, 3, 8)
