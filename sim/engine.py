@@ -19,6 +19,7 @@ import simpy
 
 from sim.allocators.base import Allocator
 from sim.arrivals import FOREVER_NS, Arrivals, FollowUps
+from sim.branching import Branches
 from sim.costs.base import CostModel
 from sim.recorder import Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
@@ -29,6 +30,8 @@ from sim.sequence import (
     FINISHED,
     FIRST_FINISH,
     STATUS,
+    SWAPPED_BLOCKS,
+    SWAPPED_TOKENS,
     IntArray,
     SequenceTable,
 )
@@ -70,8 +73,8 @@ class Replica:
         self.single_step = False
         self.observe: Observer | None = None
         self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
-        self._copies_kv = self.allocator.copies_kv
-        self._num_copied = 0
+        self.copies_kv = self.allocator.copies_kv
+        self._num_copied = self._num_swapped = 0
         scheduler.notes_ends = arrivals.has_follow_ups
         self._rows = scheduler.running[:0]  # that run in the planned iterations
         refused = np.flatnonzero(scheduler.never_fits(scheduler.requests))
@@ -146,7 +149,7 @@ class Replica:
             return 0
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, now_ns)  # a schedule() may end a batch
-        if self._copies_kv:
+        if self.copies_kv:
             self._note_copies()
         if self.observe is not None:
             self.observe(now_ns, scheduler)
@@ -159,10 +162,15 @@ class Replica:
         return self._plan(1 + scheduler.max_sleep(), until_ns)
 
     def _note_copies(self) -> None:
-        """The iteration begins with the copies that its schedule() has caused."""
-        copied = self.allocator.copied_tokens()
-        self.scheduler.batch[COPIED_TOKENS] = copied - self._num_copied
+        """The iteration begins with the copies and swaps that its schedule() has caused."""
+        batch, copied = self.scheduler.batch, self.allocator.copied_tokens()
+        batch[COPIED_TOKENS] = copied - self._num_copied
         self._num_copied = copied
+        if self.allocator.can_swap:
+            swapped, num_slots = self.allocator.num_swapped_blocks()
+            batch[SWAPPED_BLOCKS] = swapped - self._num_swapped
+            batch[SWAPPED_TOKENS] = num_slots * (swapped - self._num_swapped)
+            self._num_swapped = swapped
 
     def _plan(self, limit: int, until_ns: int) -> int:
         """Time at most limit iterations, up to the one in which until_ns comes; return how many.
@@ -183,7 +191,7 @@ class Replica:
     def _commit(self, count: int) -> None:
         """The planned iterations have passed: write their tokens, record them, end them."""
         scheduler, recorder = self.scheduler, self.recorder
-        num_running = scheduler.num_running + len(scheduler.padding)
+        num_running = scheduler.num_in_service
         num_waiting = scheduler.num_waiting
         scheduled = self._num_scheduled
         if scheduled:
@@ -241,13 +249,15 @@ class Memory:
 class Options:
     """How to run: without sleeps, with somebody who looks at every iteration, with follow-ups.
 
-    content is what the sequences consist of; without it no two of them share anything.
+    content is what the sequences consist of; without it no two of them share anything. branches
+    says how requests fork; without it none does.
     """
 
     single_step: bool = False
     observe: Observer | None = None
     follow_ups: FollowUps | None = None
     content: SequenceContent | None = None
+    branches: Branches | None = None
 
 
 def simulate(
@@ -268,6 +278,8 @@ def simulate(
     allocator.bind(memory.num_slots, sequences, memory.max_model_len)
     if options.content is not None:
         allocator.bind_content(options.content)
+    if options.branches is not None:
+        scheduler.bind_branches(options.branches)
     scheduler.bind(requests, sequences, allocator)
     arrivals = Arrivals(requests, options.follow_ups)
     start_ns = arrivals.next_ns if len(requests) else 0
@@ -275,6 +287,7 @@ def simulate(
     replica = Replica(env, arrivals, scheduler, cost)
     replica.single_step = options.single_step or options.observe is not None
     replica.observe = options.observe
+    replica.copies_kv |= options.branches is not None
     env.process(replica.run())
     env.run()
     stalled = scheduler.num_waiting > 0

@@ -189,11 +189,12 @@ def _meet_parts(config: Config, trace: Trace, report: Report) -> list[str]:
 
     The lines returned say what the requests have that neither knows anything of.
     """
-    used, kinds = frozenset[str](), []
+    used, kinds, can_fork = frozenset[str](), [], True
     for key in ("allocator", "scheduler"):
         part: Allocator | Scheduler = build_part(key, config[key], Path())
         kinds.append(config[key]["kind"])
         used |= part.needs | part.uses
+        can_fork &= getattr(part, "forks", "") != "no"
         missing = part.needs - trace.provides
         if missing:
             report(
@@ -201,6 +202,8 @@ def _meet_parts(config: Config, trace: Trace, report: Report) -> list[str]:
                 f"{kinds[-1]} needs {', '.join(sorted(missing))} of the trace; "
                 f"{trace.source} provides {', '.join(sorted(trace.provides)) or 'nothing'}",
             )
+    if not can_fork:
+        used -= {"samples", "beams"}
     unused = trace.provides - used
     lines = [(fact, meaning) for fact, meaning in NOT_SIMULATED.items() if fact in unused]
     return [f"{fact} of the workload: {how} with {' and '.join(kinds)}" for fact, how in lines]

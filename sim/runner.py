@@ -21,7 +21,7 @@ from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.engine import Options, Run, simulate
 from sim.experiment import Experiment, RunSpec
 from sim.jit import source_digest
-from sim.runspec import follow_ups, sequence_content
+from sim.runspec import branches, follow_ups, sequence_content
 
 PACKAGES = ("simpy", "numpy", "numba", "pandas", "pyarrow")
 
@@ -80,7 +80,13 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
     results.open_run(folder)
     started = time.perf_counter()
     try:
-        how = Options(options.single_step, log, follow_ups(trace), sequence_content(trace))
+        how = Options(
+            options.single_step,
+            log,
+            follow_ups(trace),
+            sequence_content(trace),
+            branches(trace, spec.seed),
+        )
         run = simulate(requests, memory, allocator, scheduler, cost, how)
     except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on
         return _row(spec, {"status": "error", "reason": _one_line(error)})

@@ -14,6 +14,7 @@ import numpy as np
 
 from sim.allocators import Allocator
 from sim.arrivals import FollowUps
+from sim.branching import Branches, WorkloadBranches
 from sim.config import PLUGINS, build_part
 from sim.costs import CostModel
 from sim.engine import Memory
@@ -124,6 +125,13 @@ def sequence_content(trace: Trace) -> SequenceContent | None:
     if trace.content is None:
         return None
     return SequenceContent(trace.content, trace.namespace)
+
+
+def branches(trace: Trace, seed: int) -> Branches | None:
+    """How the requests of a trace fork; None if none does."""
+    if trace.num_samples is None and trace.beam_width is None:
+        return None
+    return WorkloadBranches(trace.num_samples, trace.beam_width, seed)
 
 
 def uses_seed(config: Config) -> bool:

@@ -57,7 +57,9 @@ NUM_PENDING = 5  # sequences whose prompt is not complete after this iteration
 FIRST_FINISH = 6  # iterations, this one included, until a sequence can finish
 PREFILL_PAIRS = 7  # pairs of a computed prompt token and a token that it attends to
 COPIED_TOKENS = 8  # tokens whose KV is copied within the pool before anything is computed
-NUM_BATCH_CELLS = 9
+SWAPPED_BLOCKS = 9  # blocks that move between device and host before anything is computed
+SWAPPED_TOKENS = 10  # the slots of these blocks
+NUM_BATCH_CELLS = 11
 
 _FAR = 1 << 62
 _ONE_REQUEST = np.zeros((1, NUM_REQUEST_COLUMNS), np.int64)
@@ -109,17 +111,27 @@ class SequenceTable:
 
     def open(self, requests: IntArray, request: int) -> int:
         """Take a row for a request that has computed nothing yet; return the row."""
+        row = self._take()
+        self._open_row(self.rows, row, requests, request)
+        for note in self.when_opened:
+            note(row)
+        return row
+
+    def _take(self) -> int:
         if not self._unused:
             capacity = len(self.rows)
             self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
             self._unused = list(range(2 * capacity - 1, capacity - 1, -1))
             for resize in self.when_grown:
                 resize(2 * capacity)
-        row = self._unused.pop()
-        self._open_row(self.rows, row, requests, request)
-        for note in self.when_opened:
-            note(row)
-        return row
+        return self._unused.pop()
+
+    def fork(self, row: int) -> int:
+        """Take a row for a sequence that has the row's tokens, but no memory yet; return it."""
+        child = self._take()
+        self.rows[child] = self.rows[row]
+        self.rows[child, [NUM_COMPUTED, NUM_SLOTS]] = 0
+        return child
 
     def close(self, row: int) -> None:
         """Give a row back. What it held must have been freed before."""
@@ -212,8 +224,24 @@ def next_decode(batch: IntArray) -> None:
     """Turn a batch into the one that follows when every sequence decodes one more token."""
     batch[NUM_DECODE_SEQS] = batch[NUM_SEQS]
     batch[PREFILL_TOKENS] = batch[PREFILL_PAIRS] = batch[COPIED_TOKENS] = 0
+    batch[SWAPPED_BLOCKS] = batch[SWAPPED_TOKENS] = 0
     batch[KV_TOKENS] += batch[NUM_SEQS]
     batch[DECODE_KV_TOKENS] = batch[KV_TOKENS]
+
+
+@compiled
+def count_tokens(
+    sequences: IntArray, requests: IntArray, rows: IntArray, end: int, gaps: IntArray
+) -> None:
+    """Give each row the token that its iteration, which ends at end, has sampled."""
+    for i in range(len(rows)):
+        row = rows[i]
+        if sequences[row, NUM_TOKENS] == sequences[row, PROMPT_TOKENS]:
+            requests[sequences[row, REQUEST], FIRST_TOKEN_NS] = end
+        else:
+            count_gaps(gaps, end - sequences[row, LAST_TOKEN_NS], 1)
+        sequences[row, NUM_TOKENS] += 1
+        sequences[row, LAST_TOKEN_NS] = end
 
 
 @compiled
@@ -290,6 +318,7 @@ def sample_tokens(
     batch[NUM_SEQS] = batch[NUM_DECODE_SEQS] = num_kept
     batch[KV_TOKENS] = batch[DECODE_KV_TOKENS] = kv_tokens
     batch[PREFILL_TOKENS] = batch[PREFILL_PAIRS] = batch[COPIED_TOKENS] = 0
+    batch[SWAPPED_BLOCKS] = batch[SWAPPED_TOKENS] = 0
     batch[NUM_PENDING] = num_pending
     batch[FIRST_FINISH] = first_finish
     return num_finished

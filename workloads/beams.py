@@ -15,7 +15,7 @@ and 6 then need 37, 52 and 57 % fewer blocks than without sharing for lengths of
 PagedAttention paper (section 6.3) prints 37.6 to 55.2 %. For lengths of ShareGPT it gives 48, 71
 and 78 % where the paper prints 44.3 to 66.3 %.
 
-A recording may stand in a model's place: whoever asks needs no more than BeamSearch.parents.
+A recording may stand in a model's place: whoever asks needs no more than BeamSearch.candidates.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class BeamSearch:
     width: int
     concentration: float
     rng: np.random.Generator
-    _steps: list[tuple[int, ...]] = field(default_factory=list)
+    _steps: list[list[tuple[int, float]]] = field(default_factory=list)
     _scores: FloatColumn = field(default_factory=lambda: np.zeros(1))
 
     def parents(self, step: int) -> tuple[int, ...]:
@@ -64,6 +64,10 @@ class BeamSearch:
         Step 0 samples the first tokens, of width beams from the one prompt, whose number is 0.
         Beams that are no parent die in this step; one that stands more than once forks.
         """
+        return tuple(parent for parent, _ in self.candidates(step)[: self.width])
+
+    def candidates(self, step: int) -> list[tuple[int, float]]:
+        """(beam before, score) of the best 2 * width candidates of a step, the best first."""
         while len(self._steps) <= step:
             self._advance()
         return self._steps[step]
@@ -72,10 +76,12 @@ class BeamSearch:
         # no more than width children of one beam can survive; twice as many sticks hold them
         sticks = log_sticks(self.rng, len(self._scores), 2 * self.width, self.concentration)
         candidates = self._scores[:, np.newaxis] + sticks
-        best = np.argsort(-candidates, axis=None, kind="stable")[: self.width]
+        best = np.argsort(-candidates, axis=None, kind="stable")[: 2 * self.width]
         scores = candidates.ravel()[best]
-        self._scores = scores - scores[0]  # only differences matter
-        self._steps.append(tuple((best // (2 * self.width)).tolist()))
+        scores -= scores[0]  # only differences matter
+        self._scores = scores[: self.width]
+        parents = (best // (2 * self.width)).tolist()
+        self._steps.append(list(zip(parents, scores.tolist(), strict=True)))
 
 
 def log_sticks(

@@ -161,6 +161,13 @@ class Allocator(ABC):
                 return verdict
         return Admission.OK
 
+    def admit_copies(self, row: int, copies: IntArray, count: int) -> Admission:
+        """admit, and memory for rows that begin as copies of all the row's tokens; or nothing.
+
+        Where forks are copied: so that a request that will fork has the memory for it.
+        """
+        raise NotImplementedError(f"{self.kind} cannot fork")
+
     def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
         """Let children[i], an empty row, begin as a copy of parents[i]; then free the ending rows.
 
@@ -183,6 +190,10 @@ class Allocator(ABC):
 
     def swap_in(self, rows: IntArray) -> None:
         """Bring rows back that can_swap_in says fit."""
+        raise NotImplementedError(f"{self.kind} has no host memory")
+
+    def drop_swapped(self, rows: IntArray) -> None:
+        """Take back what rows hold that were swapped out, and will not come back."""
         raise NotImplementedError(f"{self.kind} has no host memory")
 
     def num_swapped_blocks(self) -> tuple[int, int]:

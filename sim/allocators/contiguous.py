@@ -26,17 +26,17 @@ from sim.allocators.base import (
     FREE,
     NUM_TERMS,
     Admission,
-    Allocator,
     BoolArray,
     ConservationError,
     check_terms,
     recount,
 )
+from sim.allocators.copied_forks import CopiedForks
 from sim.jit import STRIDED, direct
 from sim.sequence import NUM_SLOTS, IntArray, SequenceTable
 
 
-class Contiguous(Allocator):
+class Contiguous(CopiedForks):
     """One reservation a sequence, rounded up to granularity slots.
 
     reservation is how long it is: `max` (max_model_len), `pow2` (prompt + next power of two of
@@ -171,6 +171,14 @@ class Contiguous(Allocator):
     def append(self, rows: IntArray, counts: IntArray) -> int:
         return self._append(self._arena, self._rows, self._holes, self._starts, rows, counts)
 
+    def admit_all(self, rows: IntArray, counts: IntArray) -> Admission:
+        before = self._arena.copy(), self._holes.copy(), self._starts.copy()
+        verdict = super().admit_all(rows, counts)
+        if verdict is not Admission.OK:  # placing the first ones may have moved others together
+            for array, old in zip((self._arena, self._holes, self._starts), before, strict=True):
+                array[:] = old
+        return verdict
+
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
         return self._can_append(self._rows, rows, num_iterations)
 
@@ -180,15 +188,18 @@ class Contiguous(Allocator):
     def free(self, rows: IntArray) -> None:
         self._free(self._arena, self._rows, self._holes, self._starts, rows)
 
+    def _give_place(self, row: int, heir: int) -> None:
+        self._starts[heir] = self._starts[row]
+
     def copied_tokens(self) -> int:
-        return self._arena.item(ops.NUM_COPIED)
+        return self._arena.item(ops.NUM_COPIED) + self.num_forked_tokens
 
     def counters(self) -> dict[str, int]:
         return {
             "num_placements": self._arena.item(hole_ops.NUM_PLACED),
             "num_holes_inspected": self._arena.item(hole_ops.NUM_INSPECTED),
             "num_compactions": self._arena.item(ops.NUM_COMPACTIONS),
-            "num_copied_tokens": self._arena.item(ops.NUM_COPIED),
+            "num_copied_tokens": self.copied_tokens(),
         }
 
     def fragmented_for(self, row: int) -> bool:

@@ -2,10 +2,10 @@
 
 Models the block manager of vLLM v0 (PagedAttention, SOSP 2023 §4.2-4.3) without sharing. A block
 is taken when its first token is written; the last block of a sequence is its only waste.
-Differs on purpose: no block is shared or copied (that is paged_cow); a block is needed only when
-a token needs it, where v0 asks for one free block per running sequence before every step; and the
-free list hands a freed sequence's blocks out again first block first, where v0's order within one
-sequence is unspecified.
+Differs on purpose: no block is shared (that is paged_cow), so a fork copies all its tokens; a block
+is needed only when a token needs it, where v0 asks for one free block per running sequence before
+every step; and the free list hands a freed sequence's blocks out again first block first, where
+v0's order within one sequence is unspecified.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from sim.allocators.base import (
     FREE,
     NUM_TERMS,
     Admission,
-    Allocator,
     BoolArray,
     ConservationError,
     check_terms,
     recount,
 )
+from sim.allocators.block_tables import BlockTables
+from sim.allocators.copied_forks import CopiedForks
 from sim.jit import STRIDED, direct
 from sim.sequence import NUM_SLOTS, NUM_TOKENS, PROMPT_TOKENS, IntArray, SequenceTable
 
 
-class Paged(Allocator):
+class Paged(CopiedForks, BlockTables):
     """Blocks of block_size slots.
 
     watermark is the fraction of all blocks that an admission must leave free, rounded down
@@ -130,22 +131,18 @@ class Paged(Allocator):
     def free(self, rows: IntArray) -> None:
         blocks.free(self._pool, self._rows, self._table, self._free_blocks, rows)
 
-    def block_table(self, row: int) -> IntArray:
-        """Ids of the row's blocks in logical order."""
-        held = self._rows.item(row, NUM_SLOTS) // self.block_size
-        return self._table[row, :held].astype(np.int64)
+    def _give_place(self, row: int, heir: int) -> None:
+        self._table[heir] = self._table[row]
 
-    def held_ranges(self, row: int) -> IntArray:
-        starts = self.block_table(row) * self.block_size
-        return np.stack([starts, np.full_like(starts, self.block_size)], axis=1)
+    def copied_tokens(self) -> int:
+        return self.num_forked_tokens
+
+    def counters(self) -> dict[str, int]:
+        return {"num_copied_tokens": self.num_forked_tokens}
 
     def free_list(self) -> IntArray:
         """Free block ids, the next one to be handed out first."""
         return self._free_blocks[: self._pool.item(blocks.NUM_FREE)][::-1].astype(np.int64)
-
-    @property
-    def num_blocks(self) -> int:
-        return self._pool.item(blocks.NUM_BLOCKS)
 
     def refusal(self, row: int) -> str:
         need = -(-self._rows.item(row, NUM_TOKENS) // self.block_size)

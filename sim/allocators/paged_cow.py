@@ -14,16 +14,16 @@ references for each entry of a table and gives back each block once, and so lose
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from sim.allocators import blocks, host_blocks, shared_blocks
+from sim.allocators import blocks, shared_ahead, shared_blocks
 from sim.allocators.base import (
     ADMISSIONS,
     CACHED,
+    EXTERNAL,
     FREE,
     INTERNAL,
     NUM_TERMS,
@@ -31,17 +31,15 @@ from sim.allocators.base import (
     BoolArray,
     check_terms,
 )
-from sim.allocators.paged import Paged
+from sim.allocators.declared import NO_PREFIXES, Prefixes, declared_prefixes
+from sim.allocators.host_pool import GIB, HostPool
 from sim.allocators.shared_check import Blocks, recount_blocks
 from sim.jit import STRIDED, direct
-from sim.sequence import NUM_SLOTS, NUM_TOKENS, PROMPT_TOKENS, REQUEST, IntArray, SequenceTable
-from workloads.content import first_tokens
+from sim.sequence import NUM_TOKENS, PROMPT_TOKENS, REQUEST, IntArray, SequenceTable
 from workloads.sequences import SequenceContent
 
-GIB = 1 << 30
 
-
-class PagedCow(Paged):
+class PagedCow(HostPool):
     """Blocks of block_size slots that sequences of a request share until they write.
 
     watermark is the fraction of all blocks that an admission, or a return from the host, must
@@ -67,7 +65,9 @@ class PagedCow(Paged):
         sliding_window: int | None = None,
         shared_prefix_tokens: int = 0,
     ) -> None:
-        super().__init__(block_size, watermark)
+        blocks.check_knobs(block_size, watermark)
+        self.block_size = block_size
+        self.watermark = watermark
         if not 0 <= swap_space <= 1 << 20:
             raise ValueError(f"swap_space: must be from 0 to 2^20 GiB, got {swap_space}")
         if num_cpu_blocks is not None and not 0 <= num_cpu_blocks <= 1 << 28:
@@ -80,7 +80,9 @@ class PagedCow(Paged):
                 f"got {sliding_window}"
             )
         if shared_prefix_tokens < 0:
-            raise ValueError(f"shared_prefix_tokens: must be at least 0, got {shared_prefix_tokens}")
+            raise ValueError(
+                f"shared_prefix_tokens: must be at least 0, got {shared_prefix_tokens}"
+            )
         if sliding_window is not None and shared_prefix_tokens:
             raise ValueError("shared_prefix_tokens: a prefix leaves a sliding window")
         self.swap_space = swap_space
@@ -98,84 +100,89 @@ class PagedCow(Paged):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
-        num_blocks = self.num_blocks
-        pool: IntArray = np.zeros(shared_blocks.NUM_CELLS, np.int64)
-        pool[: blocks.NUM_CELLS] = self._pool
-        window = self.sliding_window or 0
-        pool[shared_blocks.WINDOW_BLOCKS] = window // self.block_size
-        self._pool, self.terms = pool, pool[:NUM_TERMS]
-        self._free_blocks = np.arange(num_blocks, dtype=np.int32)  # a stack: the last is on top
-        num_host = self._num_host_blocks()
-        pool[shared_blocks.NUM_HOST_FREE] = num_host
-        self.can_swap = num_host > 0
-        self._host_blocks = np.arange(num_blocks, num_blocks + num_host, dtype=np.int32)
-        self._refs: IntArray = np.zeros(num_blocks + num_host, np.int64)
-        self._moved = np.full(num_blocks + num_host, host_blocks.NOWHERE, np.int32)
+        num_blocks = num_slots // self.block_size
+        if num_blocks < 1:
+            raise ValueError(
+                f"block_size: a block of {self.block_size} slots is larger than the pool "
+                f"of {num_slots}"
+            )
+        num_host = self._num_host_blocks(num_blocks)
+        self._pool = self._new_pool(num_blocks, num_host)
+        self.terms = self._pool[:NUM_TERMS]
+        # stacks: the last is on top
+        self._free_blocks = np.arange(num_blocks, dtype=np.int32)
+        self._open_host_pool(num_blocks, num_host)
         self._events: IntArray = np.empty((0, 3), np.int64)
-        self._pinned: blocks.BlockIds = np.empty((0, 0), np.int32)  # one row a declared prefix
-        self._prefix_of: dict[int, int] = {}  # by request
-        arrays = pool, sequences.rows, self._table, self._refs, self._free_blocks
-        self._append = direct(shared_blocks.append, *arrays, self._events, STRIDED, STRIDED)
-        log: IntArray = np.zeros((1, 1), np.int64)
-        self._append_ahead = direct(
-            shared_blocks.append_ahead, *arrays, STRIDED, 1, self._scratch, log
-        )
-        self._can_append = direct(shared_blocks.can_append, *arrays[:4], STRIDED, 1)
-        self._free = direct(shared_blocks.free, *arrays, STRIDED)
+        self._prefixes = NO_PREFIXES
+        self._width = min(num_blocks, -(-max_model_len // self.block_size))
+        self._table = np.empty((0, self._width), np.int32)
+        self._resize(len(sequences.rows))
+        sequences.when_grown.append(self._resize)
+        self._compile()
 
-    def _num_host_blocks(self) -> int:
+    def _new_pool(self, num_blocks: int, num_host: int) -> IntArray:
+        pool: IntArray = np.zeros(shared_blocks.NUM_CELLS, np.int64)
+        pool[FREE] = num_blocks * self.block_size
+        pool[EXTERNAL] = self.num_slots - num_blocks * self.block_size
+        pool[blocks.BLOCK_SIZE] = self.block_size
+        pool[blocks.NUM_BLOCKS] = pool[blocks.NUM_FREE] = num_blocks
+        pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
+        pool[shared_blocks.WINDOW_BLOCKS] = (self.sliding_window or 0) // self.block_size
+        pool[shared_blocks.NUM_HOST_FREE] = num_host
+        return pool
+
+    def _num_host_blocks(self, num_blocks: int) -> int:
         if self.num_cpu_blocks is not None:
             return self.num_cpu_blocks
         if self.kv_bytes_per_token is None:
-            return self.num_blocks
+            return num_blocks
         return int(self.swap_space * GIB) // (self.kv_bytes_per_token * self.block_size)
 
-    def _shared(
-        self,
-    ) -> tuple[IntArray, IntArray, blocks.BlockIds, IntArray, blocks.BlockIds]:
-        return self._pool, self._rows, self._table, self._refs, self._free_blocks
+    def _resize(self, capacity: int) -> None:
+        """Give every row of the sequence table a block table."""
+        self._rows = self.sequences.rows
+        table = np.zeros((capacity, self._width), np.int32)
+        table[: len(self._table)] = self._table
+        self._table = table
+        self._scratch: IntArray = np.empty(self.block_size + capacity, np.int64)
+
+    def _compile(self) -> None:
+        arrays = self._pool, self._rows, self._table, self._refs, self._free_blocks
+        ahead = STRIDED, 1, self._scratch, np.zeros((1, 1), np.int64)
+        self._append = direct(shared_blocks.append, *arrays, self._events, STRIDED, STRIDED)
+        self._append_ahead = direct(shared_ahead.append_ahead, *arrays, *ahead)
+        self._can_append = direct(shared_ahead.can_append, *arrays[:4], STRIDED, 1)
+        self._free = direct(shared_blocks.free, *arrays, STRIDED)
 
     def bind_content(self, content: SequenceContent) -> None:
         """Pin the declared prefixes: those of several requests. Raises ValueError without room."""
-        count = self.shared_prefix_tokens
-        if not count:
-            return
-        begins = {
-            request: (content.namespace(request), *first_tokens(runs, count))
-            for request, runs in content.prompts()
-        }
-        numbers: dict[object, int] = {}
-        for begin, times in Counter(begins.values()).items():
-            if times > 1 and sum(length for *_, length in begin[1:]) == count:
-                numbers[begin] = len(numbers)
-        self._prefix_of = {
-            request: numbers[begin] for request, begin in begins.items() if begin in numbers
-        }
-        self._pin(len(numbers), count)
+        if self.shared_prefix_tokens:
+            number_of = declared_prefixes(content, self.shared_prefix_tokens)
+            self._prefixes = Prefixes(self._pin(number_of), number_of)
 
-    def _pin(self, num_prefixes: int, num_tokens: int) -> None:
-        """Take blocks for so many prefixes of num_tokens tokens, for good."""
-        size, pool = self.block_size, self._pool
-        each = -(-num_tokens // size)
+    def _pin(self, number_of: dict[int, int]) -> blocks.BlockIds:
+        """Blocks for the prefixes, which are never given away: shape (prefixes, blocks)."""
+        size, pool, num_tokens = self.block_size, self._pool, self.shared_prefix_tokens
+        num_prefixes, each = len(set(number_of.values())), -(-num_tokens // size)
         need, num_free = num_prefixes * each, pool.item(blocks.NUM_FREE)
         if need >= num_free:
             raise ValueError(
                 f"shared_prefix_tokens: {num_prefixes} prefixes of {num_tokens} tokens take {need} "
                 f"blocks, the pool has {num_free}"
             )
-        taken = self._free_blocks[num_free - need : num_free][::-1]
-        self._pinned = taken.reshape(num_prefixes, each).copy()
+        taken = self._free_blocks[num_free - need : num_free][::-1].copy()
         self._refs[taken] = shared_blocks.PIN
         pool[blocks.NUM_FREE] -= need
         pool[shared_blocks.NUM_PINNED] = need
         pool[FREE] -= need * size
         pool[CACHED] += num_prefixes * num_tokens
         pool[INTERNAL] += need * size - num_prefixes * num_tokens
+        return taken.reshape(num_prefixes, each)
 
     def lookup(self, row: int) -> int:
         count = self.shared_prefix_tokens
         if count and self._rows.item(row, NUM_TOKENS) > count:
-            return count if self._rows.item(row, REQUEST) in self._prefix_of else 0
+            return count if self._rows.item(row, REQUEST) in self._prefixes.number_of else 0
         return 0
 
     def can_allocate(self, row: int) -> Admission:
@@ -190,7 +197,7 @@ class PagedCow(Paged):
         count = self.shared_prefix_tokens
         if count:
             begins = np.zeros(len(requests), np.bool_)
-            begins[list(self._prefix_of)] = True
+            begins[list(self._prefixes.number_of)] = True
             begins &= requests[:, PROMPT_TOKENS] > count
             need = need - begins * (count // self.block_size)
         return np.greater(need, self._usable())
@@ -206,7 +213,7 @@ class PagedCow(Paged):
             return verdict
         found = self.lookup(row)
         if found:
-            pinned = self._pinned[self._prefix_of[self._rows.item(row, REQUEST)]]
+            pinned = self._prefixes.of(self._rows.item(row, REQUEST))
             shared_blocks.share_prefix(*self._shared(), self._events, row, pinned, found)
         shared_blocks.write(*self._shared(), self._events, row, count)
         return verdict
@@ -215,7 +222,7 @@ class PagedCow(Paged):
         return self._append(*self._shared(), self._events, rows, counts)
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
-        return self._can_append(*self._shared()[:4], rows, num_iterations)
+        return self._can_append(*self._known(), rows, num_iterations)
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         if num_iterations == 0:
@@ -224,6 +231,10 @@ class PagedCow(Paged):
         log[0] = self.terms
         rest = num_iterations - 1, self._scratch, log[1:]
         self._append_ahead(*self._shared(), rows, *rest)
+
+    def free_list(self) -> IntArray:
+        """Free block ids, the next one to be handed out first."""
+        return self._free_blocks[: self._pool.item(blocks.NUM_FREE)][::-1].astype(np.int64)
 
     def free(self, rows: IntArray) -> None:
         if self.release_order is None:
@@ -239,33 +250,9 @@ class PagedCow(Paged):
         shared_blocks.retire(self._pool, self._rows, self._table, self._refs, row)
 
     def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
-        shared_blocks.fork(*self._shared()[:4], parents, children)
+        shared_blocks.fork(*self._known(), parents, children)
         self.free(ending)
         return True
-
-    def can_swap_out(self, rows: IntArray) -> bool:
-        need = host_blocks.num_distinct(*self._shared()[:4], rows)
-        return need <= self._pool.item(shared_blocks.NUM_HOST_FREE)
-
-    def swap_out(self, rows: IntArray) -> None:
-        more = self._host_blocks, self._moved, self._events, rows
-        host_blocks.swap_out(*self._shared(), *more)
-
-    def can_swap_in(self, rows: IntArray) -> Admission:
-        return ADMISSIONS[host_blocks.can_swap_in(*self._shared()[:4], rows)]
-
-    def swap_in(self, rows: IntArray) -> None:
-        more = self._host_blocks, self._moved, self._events, rows
-        host_blocks.swap_in(*self._shared(), *more)
-
-    def num_swapped_blocks(self) -> tuple[int, int]:
-        moved = self._pool[[shared_blocks.NUM_BLOCKS_OUT, shared_blocks.NUM_BLOCKS_IN]].sum()
-        return int(moved), self.block_size
-
-    def drop_swapped(self, row: int) -> None:
-        """Take back what a row that is swapped out holds: it will not come back."""
-        host_blocks.forget_swapped(*self._shared(), self._host_blocks, row)
-        shared_blocks.forget(self._pool, self._rows, row)
 
     def copied_tokens(self) -> int:
         return self._pool.item(shared_blocks.NUM_COPIED_BLOCKS) * self.block_size
@@ -278,19 +265,10 @@ class PagedCow(Paged):
             "num_blocks_swapped_in": self._pool.item(shared_blocks.NUM_BLOCKS_IN),
         }
 
-    def block_table(self, row: int) -> IntArray:
-        """Ids of the row's blocks in logical order; those from num_blocks on are the host's."""
-        return super().block_table(row)
-
     def held_ranges(self, row: int) -> IntArray:
         starts = self.block_table(row)
         starts = starts[starts < self.num_blocks] * self.block_size
         return np.stack([starts, np.full_like(starts, self.block_size)], axis=1)
-
-    def host_free_list(self) -> IntArray:
-        """Free blocks of the host, the next one to be taken first."""
-        count = self._pool.item(shared_blocks.NUM_HOST_FREE)
-        return self._host_blocks[:count][::-1].astype(np.int64)
 
     def ref_counts(self) -> IntArray:
         """How many rows hold each block, first the device's, then the host's."""
@@ -315,14 +293,18 @@ class PagedCow(Paged):
         pinned = self._pool.item(shared_blocks.NUM_PINNED)
         beside = f" beside {pinned} of prefixes" if pinned else ""
         has = self.num_blocks - pinned
-        return (
-            f"needs {need} blocks of {self.block_size} slots, the pool has {has}{beside}{keep}"
-        )
+        return f"needs {need} blocks of {self.block_size} slots, the pool has {has}{beside}{keep}"
 
     def check(self, rows: IntArray) -> None:
         tables = {row: self.block_table(row) for row in rows.tolist()}
-        free = np.concatenate([self.free_list(), self.host_free_list()])
-        state = self.num_blocks, free, self._pinned, self.shared_prefix_tokens
-        expected = recount_blocks(self._rows, tables, Blocks(self.block_size, self._refs, *state))
+        held = Blocks(
+            size=self.block_size,
+            refs=self._refs,
+            num_device=self.num_blocks,
+            free=np.concatenate([self.free_list(), self.host_free_list()]),
+            pinned=self._prefixes.blocks.astype(np.int64),
+            prefix_tokens=self.shared_prefix_tokens,
+        )
+        expected = recount_blocks(self._rows, tables, held)
         remainder = self.num_slots - self.num_blocks * self.block_size
         check_terms(self.terms, expected._replace(external=remainder), self.kind)

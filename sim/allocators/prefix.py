@@ -24,15 +24,14 @@ from sim.allocators.base import (
     FREE,
     NUM_TERMS,
     Admission,
-    Allocator,
     BoolArray,
     check_terms,
 )
+from sim.allocators.block_tables import BlockTables
 from sim.allocators.cached_check import recount_shared
 from sim.jit import STRIDED, direct
 from sim.sequence import (
     FINAL_TOKENS,
-    NUM_SLOTS,
     NUM_TOKENS,
     PROMPT_TOKENS,
     REQUEST,
@@ -45,7 +44,7 @@ from workloads.sequences import SequenceContent
 FreeOrder = Literal["prepend_unhashed", "append"]
 
 
-class Prefix(Allocator):
+class Prefix(BlockTables):
     """Blocks of block_size slots that are found again by their content.
 
     free_order says where freed blocks without findable content go: to the front of the free queue
@@ -208,19 +207,6 @@ class Prefix(Allocator):
 
     def counters(self) -> dict[str, int]:
         return {"num_evicted_blocks": self._pool.item(cached_blocks.NUM_EVICTED)}
-
-    @property
-    def num_blocks(self) -> int:
-        return self._pool.item(blocks.NUM_BLOCKS)
-
-    def block_table(self, row: int) -> IntArray:
-        """Ids of the row's blocks in logical order."""
-        held = self._rows.item(row, NUM_SLOTS) // self.block_size
-        return self._table[row, :held].astype(np.int64)
-
-    def held_ranges(self, row: int) -> IntArray:
-        starts = self.block_table(row) * self.block_size
-        return np.stack([starts, np.full_like(starts, self.block_size)], axis=1)
 
     def free_list(self) -> IntArray:
         """Free block ids, the next one to be handed out first."""

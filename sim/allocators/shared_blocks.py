@@ -12,7 +12,7 @@ only holder writes, and when its last holder gives it back.
 
 from __future__ import annotations
 
-from sim.allocators.base import CACHED, FREE, INTERNAL, NUM_TERMS, RESERVED, TOKEN_STATES
+from sim.allocators.base import CACHED, FREE, INTERNAL, RESERVED, TOKEN_STATES
 from sim.allocators.blocks import (
     BLOCK_SIZE,
     NUM_BLOCKS,
@@ -20,7 +20,6 @@ from sim.allocators.blocks import (
     WATERMARK_BLOCKS,
     BlockIds,
     blocks_for,
-    distance_to_boundary,
 )
 from sim.allocators.blocks import NUM_CELLS as FIRST_CELL
 from sim.jit import compiled
@@ -261,7 +260,7 @@ def share_prefix(
     pinned: BlockIds,
     num_found: int,
 ) -> None:
-    """Let an empty row begin with num_found tokens of pinned blocks; the last, if partial, copied."""
+    """Let an empty row begin with num_found tokens of pinned blocks; a partial one is copied."""
     size = pool[BLOCK_SIZE]
     whole = num_found // size
     for entry in range(whole):
@@ -276,114 +275,6 @@ def share_prefix(
         pool[NUM_ENTRIES] += 1
         pool[NUM_COPIED_BLOCKS] += 1
         log_event(pool, events, COPIED, pinned[whole], table[row, whole])
-
-
-@compiled
-def can_append(
-    pool: IntArray,
-    sequences: IntArray,
-    table: BlockIds,
-    refs: IntArray,
-    rows: IntArray,
-    num_iterations: int,
-) -> int:
-    """How many of num_iterations iterations of one token a row `append` would serve in full."""
-    num_free = pool[NUM_FREE]
-    num_rows = len(rows)
-    for i in range(num_iterations):
-        first = 0
-        while first < num_rows:
-            end = first
-            num_taken = 0
-            request = sequences[rows[first], REQUEST]
-            while end < num_rows and sequences[rows[end], REQUEST] == request:
-                num_taken += takes_block(pool, sequences, table, refs, rows[first : end + 1], i)
-                end += 1
-            if end - first > num_free:
-                return i
-            num_free -= num_taken
-            first = end
-    return num_iterations
-
-
-@compiled
-def takes_block(
-    pool: IntArray,
-    sequences: IntArray,
-    table: BlockIds,
-    refs: IntArray,
-    rows: IntArray,
-    ahead: int,
-) -> int:
-    """1 if the last row's token after ahead more takes a block, a new one or for a copy; else 0.
-
-    rows are those of its request that are served before it. Blocks are shared in the first
-    iteration only: after it, each row has copied what it writes into.
-    """
-    size = pool[BLOCK_SIZE]
-    row = rows[len(rows) - 1]
-    computed = sequences[row, NUM_COMPUTED] + ahead
-    entry = entry_of(pool, computed // size)
-    if entry * size >= sequences[row, NUM_SLOTS]:
-        return 1 if computed % size == 0 else 0
-    if ahead > 0 or computed % size == 0:
-        return 0  # in a ring it begins a block that it has already
-    num_holders = refs[table[row, entry]]
-    for i in range(len(rows) - 1):
-        same = entry * size < sequences[rows[i], NUM_SLOTS]
-        if same and table[rows[i], entry] == table[row, entry]:
-            num_holders -= 1
-    return 1 if num_holders > 1 else 0
-
-
-@compiled
-def append_ahead(
-    pool: IntArray,
-    sequences: IntArray,
-    table: BlockIds,
-    refs: IntArray,
-    free_blocks: BlockIds,
-    rows: IntArray,
-    num_iterations: int,
-    chains: IntArray,
-    log: IntArray,
-) -> None:
-    """num_iterations iterations of one token a row, visiting rows at a block boundary only.
-
-    No row's last block is shared, and none finishes. As sim.allocators.blocks.append_ahead, but
-    for the reference counts and for tables that are rings.
-    """
-    size = pool[BLOCK_SIZE]
-    num_rows = len(rows)
-    num_written = num_rows  # tokens of an iteration that go into slots never written before
-    chains[: min(size, num_iterations)] = -1
-    for k in range(num_rows - 1, -1, -1):
-        distance = distance_to_boundary(sequences, rows[k])
-        sequences[rows[k], NUM_COMPUTED] += num_iterations
-        if distance < 0:
-            num_written -= 1  # the ring is full and has been written round
-        elif distance < num_iterations:
-            chains[size + k] = chains[distance]
-            chains[distance] = k
-    for i in range(num_iterations):
-        k = chains[i % size]
-        while k >= 0:
-            row = rows[k]
-            entry = sequences[row, NUM_SLOTS] // size
-            written = sequences[row, NUM_COMPUTED]
-            if entry_of(pool, entry) == entry:
-                sequences[row, NUM_COMPUTED] = written - num_iterations + i
-                take_block(pool, sequences, table, refs, free_blocks, row, entry)
-                sequences[row, NUM_COMPUTED] = written
-                sequences[row, NUM_SLOTS] += size
-                pool[NUM_ENTRIES] += 1
-            elif written - num_iterations + i == sequences[row, NUM_SLOTS]:
-                num_written -= 1  # from now on it writes over what it wrote
-            k = chains[size + k]
-        pool[TOKEN_STATES] += num_written
-        pool[RESERVED] -= num_written
-        for j in range(NUM_TERMS):
-            log[i, j] = pool[j]
 
 
 @compiled
@@ -433,9 +324,7 @@ def fork(
 
 
 @compiled
-def retire(
-    pool: IntArray, sequences: IntArray, table: BlockIds, refs: IntArray, row: int
-) -> None:
+def retire(pool: IntArray, sequences: IntArray, table: BlockIds, refs: IntArray, row: int) -> None:
     """What the row alone holds is of no use any more, until it is freed."""
     held = sequences[row, NUM_SLOTS] // pool[BLOCK_SIZE]
     for entry in range(held):

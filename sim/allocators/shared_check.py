@@ -58,7 +58,9 @@ def recount_blocks(sequences: IntArray, tables: dict[int, IntArray], blocks: Blo
     pins[blocks.pinned.ravel()] = PIN
     require(np.array_equal(holders + pins, blocks.refs), "reference counts are wrong")
     unheld = np.flatnonzero(blocks.refs == 0)
-    require(np.array_equal(np.sort(blocks.free), unheld), "the free lists are not what nobody holds")
+    require(
+        np.array_equal(np.sort(blocks.free), unheld), "the free lists are not what nobody holds"
+    )
     counts = [int((use[:num_device] == kind).sum()) for kind in (WRITTEN, RESERVED, INTERNAL)]
     free = int((unheld < num_device).sum()) * size
     return KVUsage(counts[0], counts[1], counts[2], 0, cached, free)

@@ -6,12 +6,14 @@ SCHEDULERS is the table of plug-ins.
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
 from sim.schedulers.static import Static
+from sim.schedulers.vllm_v0 import VllmV0
 from sim.schedulers.vllm_v1 import VllmV1
 from sim.schedulers.vllm_v1_async import VllmV1Async
 
 SCHEDULERS: dict[str, type[Scheduler]] = {
     "fcfs": Fcfs,
     "static": Static,
+    "vllm_v0": VllmV0,
     "vllm_v1": VllmV1,
     "vllm_v1_async": VllmV1Async,
 }

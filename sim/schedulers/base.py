@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Allocator, BoolArray
+from sim.branching import Branches
 from sim.gaps import new_gaps
 from sim.jit import direct
 from sim.sequence import (
@@ -51,6 +52,9 @@ class Scheduler(ABC):
     reorders_queue: bool = False
     """Whether an arrival can overtake others that wait, so that every arrival must be seen."""
 
+    def bind_branches(self, branches: Branches) -> None:  # noqa: B027 - most know no branches
+        """Take what says how requests fork, before `bind`; without, none does."""
+
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         """Take the requests of a run, the table of its sequences and its memory."""
         self.requests = requests
@@ -81,6 +85,11 @@ class Scheduler(ABC):
     @abstractmethod
     def schedule(self, now_ns: int) -> bool:
         """Make the next iteration and write its tokens; False if there is nothing to compute."""
+
+    @property
+    def num_in_service(self) -> int:
+        """Requests that run or, in a static batch, are done but still take part."""
+        return self.num_running + len(self.padding)
 
     @property
     @abstractmethod
@@ -142,12 +151,15 @@ class Scheduler(ABC):
         )
         if num_finished:
             self.num_running -= num_finished
-            self.num_finished += num_finished
-            rows = self._finished[:num_finished]
-            if self.notes_ends:
-                self.ended += self.sequences.rows[rows, REQUEST].tolist()
-            self.allocator.free(rows)
-            self.sequences.close_all(rows)
+            self._leave(self._finished[:num_finished])
+
+    def _leave(self, rows: IntArray) -> None:
+        """Rows have finished, each a request: free what they hold."""
+        self.num_finished += len(rows)
+        if self.notes_ends:
+            self.ended += self.sequences.rows[rows, REQUEST].tolist()
+        self.allocator.free(rows)
+        self.sequences.close_all(rows)
 
     def run_row(self, row: int) -> None:
         """Append a row to the running list."""

@@ -45,6 +45,11 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"max_num_batched_tokens": 5, "enable_chunked_prefill": True, "max_num_seqs": 8},
     ],
     "static": [{}, {"max_num_seqs": 3}],
+    "vllm_v0": [
+        {"max_num_seqs": 4},
+        {"max_num_batched_tokens": 40, "max_paddings": 8},
+        {"preemption_mode": "swap"},
+    ],
     "vllm_v1": [
         {},
         {"max_num_seqs": 3},
@@ -58,6 +63,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
 ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
     "paged": {"block_size": 4, "watermark": 0.1},
     "contiguous": {"reservation": "pow2"},
+    "paged_cow": {"block_size": 4, "num_cpu_blocks": 100},
     "prefix": {"block_size": 4, "watermark": 0.1},
 }
 
@@ -111,7 +117,10 @@ class Watch:
         self.require(waits == (scheduler.blocked != NOTHING), "a queue without a reason, or both")
         held = np.flatnonzero(scheduler.sequences.rows[:, NUM_SLOTS])
         in_service = set(rows.tolist()) | set(scheduler.padding)
-        self.require(set(held) <= in_service, "a row that does not run holds memory")
+        away = getattr(scheduler, "swapped", dict)()
+        self.require(
+            set(held) <= in_service.union(*away.values()), "a row that does not run holds memory"
+        )
         self.require(len(in_service) == len(rows) + len(scheduler.padding), "a done row runs")
         tokens = scheduler.batch.item(PREFILL_TOKENS) + scheduler.batch.item(NUM_DECODE_SEQS)
         self.require(tokens > 0, "an iteration that computes nothing")
@@ -190,6 +199,7 @@ def test_the_examples_wait_for_every_reason() -> None:
         seen[policy] |= watch.reasons_to_wait
     assert seen["fcfs"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["static"] == {NOTHING, MEMORY, MAX_NUM_SEQS, BATCH}
+    assert seen["vllm_v0"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["vllm_v1"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["vllm_v1_async"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
 

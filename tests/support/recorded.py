@@ -59,7 +59,9 @@ def read_case(path: Path) -> Case:
         first = FIRST_OUTPUT + i * OUTPUTS_APART
         request.setdefault("output_token_ids", list(range(first, first + request["output_len"])))
     requests.sort(key=lambda request: request["arrival_step"])
-    return Case(path.name.split(".")[0], lines[0]["config"], requests, lines[1:])
+    has_head = "config" in lines[0]  # the settings with their defaults, where they were recorded
+    config = lines[0]["config"] if has_head else given["config"]
+    return Case(path.name.split(".")[0], config, requests, lines[1:] if has_head else lines)
 
 
 def prompt_length(request: Record) -> int:

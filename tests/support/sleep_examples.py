@@ -12,6 +12,7 @@ import numpy as np
 
 from sim.allocators import ALLOCATORS
 from sim.arrivals import FollowUps
+from sim.branching import WorkloadBranches
 from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
@@ -57,6 +58,7 @@ class Example(NamedTuple):
     cost: int
     follow_ups: Sequence[tuple[int, int]] = ()  # (parent or -1, thinking ns); empty without any
     beginnings: Sequence[Beginning] = ()  # of each prompt; empty if none shares anything
+    widths: Sequence[tuple[int, int]] = ()  # samples and beams of each request; empty without
 
 
 def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any]]:
@@ -68,6 +70,13 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
         return kind, {
             "block_size": sizes[choose(0, len(sizes) - 1)],
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
+        }
+    if kind == "paged_cow":
+        sizes = [size for size in (1, 3, 4, 16) if size <= num_slots]
+        return kind, {
+            "block_size": sizes[choose(0, len(sizes) - 1)],
+            "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
+            "num_cpu_blocks": (0, 100)[choose(0, 1)],
         }
     if kind == "contiguous":
         return kind, choose_placement(choose, num_slots)
@@ -105,6 +114,11 @@ def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
         parameters["policy"] = ("fcfs", "priority")[choose(0, 1)]
         parameters["long_prefill_token_threshold"] = (0, 3, 8)[choose(0, 2)]
         parameters["count_blocked_lookups"] = bool(choose(0, 1))
+    if kind == "vllm_v0":
+        parameters["max_num_batched_tokens"] = choose(1, 60)
+        parameters["max_paddings"] = choose(0, 20)
+        parameters["preemption_mode"] = ("auto", "recompute", "swap")[choose(0, 2)]
+        return kind, parameters
     if choose(0, 1):
         parameters["max_num_batched_tokens"] = choose(1, 40)
         parameters["enable_chunked_prefill"] = bool(choose(0, 1))
@@ -129,7 +143,15 @@ def choose_example(choose: Choose) -> Example:
         choose(0, 2),
         choose_follow_ups(choose, len(arrivals)),
         choose_beginnings(choose, [prompt for _, prompt, _, _ in arrivals]),
+        choose_widths(choose, len(arrivals)),
     )
+
+
+def choose_widths(choose: Choose, num_requests: int) -> list[tuple[int, int]]:
+    """Sometimes several samples or beams a request."""
+    if choose(0, 2):
+        return []
+    return [(choose(1, 4), 1) if choose(0, 1) else (1, choose(1, 4)) for _ in range(num_requests)]
 
 
 def choose_beginnings(choose: Choose, prompts: list[int]) -> list[Beginning]:
@@ -186,13 +208,21 @@ def run_example(example: Example, single_step: bool) -> Run:
     policy, settings_ = example.scheduler
     turns = np.array(example.follow_ups, np.int64).reshape(-1, 2).T
     follow_ups = FollowUps(*turns) if example.follow_ups else None
+    widths = np.array(example.widths, np.int64).reshape(-1, 2).T
+    branches = WorkloadBranches(*widths, seed=1) if example.widths else None
+    how = Options(
+        single_step=single_step,
+        follow_ups=follow_ups,
+        content=content_of(example),
+        branches=branches,
+    )
     return simulate(
         requests,
         Memory(example.num_slots, example.max_model_len),
         ALLOCATORS[kind](**parameters),
         SCHEDULERS[policy](**settings_),
         costs[example.cost],
-        Options(single_step=single_step, follow_ups=follow_ups, content=content_of(example)),
+        how,
     )
 
 
