@@ -70,4 +70,4 @@ def direct(function: F, *examples: object) -> F:
     return cast(F, compile_for(tuple(numba.typeof(example) for example in examples)))  # type: ignore[no-untyped-call]
 
 
-STRIDED = np.zeros(2, np.int64)[::2]
+STRIDED = np.zeros(4, np.int64)[::2]  # a vector of one element would be contiguous

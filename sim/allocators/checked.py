@@ -68,6 +68,7 @@ class CheckedAllocator(Allocator):
             needs=inner.needs,
             copies_kv=inner.copies_kv,
             caches_prefixes=inner.caches_prefixes,
+            forks=inner.forks,
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -77,6 +78,7 @@ class CheckedAllocator(Allocator):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         self.inner.bind(num_slots, sequences, max_model_len)
+        self.can_swap = self.inner.can_swap
         self._check_now("bind")
 
     def bind_content(self, content: SequenceContent) -> None:
@@ -143,6 +145,51 @@ class CheckedAllocator(Allocator):
         self._check_now("append")
         return served
 
+    def admit_all(self, rows: IntArray, counts: IntArray) -> Admission:
+        return self._try("admit_all", lambda: self.inner.admit_all(rows, counts))
+
+    def admit_copies(self, row: int, copies: IntArray, count: int) -> Admission:
+        return self._try("admit_copies", lambda: self.inner.admit_copies(row, copies, count))
+
+    def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
+        before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
+        lengths = self.sequences.rows[parents, NUM_COMPUTED]
+        has_room = self.inner.fork(parents, children, ending)
+        if has_room:
+            written = self.sequences.rows[children, NUM_COMPUTED]
+            self._require(np.array_equal(written, lengths), "a child has other tokens than wanted")
+            held = self.sequences.rows[ending][:, [NUM_COMPUTED, NUM_SLOTS]]
+            self._require(not held.any(), "a row that ended still holds memory")
+        else:
+            self._require_unchanged("a refused fork", before, rows_before)
+        self._check_now("fork")
+        return has_room
+
+    def can_swap_out(self, rows: IntArray) -> bool:
+        return self._ask("can_swap_out", lambda: self.inner.can_swap_out(rows))
+
+    def swap_out(self, rows: IntArray) -> None:
+        before = self.sequences.rows.copy()
+        self.inner.swap_out(rows)
+        self._require(np.array_equal(before, self.sequences.rows), "swap_out changed sequences")
+        self._check_now("swap_out")
+
+    def can_swap_in(self, rows: IntArray) -> Admission:
+        return self._ask("can_swap_in", lambda: self.inner.can_swap_in(rows))
+
+    def swap_in(self, rows: IntArray) -> None:
+        before = self.sequences.rows.copy()
+        self.inner.swap_in(rows)
+        self._require(np.array_equal(before, self.sequences.rows), "swap_in changed sequences")
+        self._check_now("swap_in")
+
+    def drop_swapped(self, rows: IntArray) -> None:
+        self.inner.drop_swapped(rows)
+        self._check_now("drop_swapped")
+
+    def num_swapped_blocks(self) -> tuple[int, int]:
+        return self._ask("num_swapped_blocks", self.inner.num_swapped_blocks)
+
     def cache_up_to(self, rows: IntArray, num_tokens: IntArray) -> None:
         rows_before = self.sequences.rows.copy()
         self.inner.cache_up_to(rows, num_tokens)
@@ -196,6 +243,15 @@ class CheckedAllocator(Allocator):
     def check(self, rows: IntArray) -> None:
         self.inner.check(rows)
         self._require_totals(self.terms[np.newaxis], "check")
+
+    def _try(self, name: str, operation: Callable[[], Admission]) -> Admission:
+        """What an operation answers, that does all of something or nothing."""
+        before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
+        verdict = operation()
+        if verdict != Admission.OK:
+            self._require_unchanged(f"a refused {name}", before, rows_before)
+        self._check_now(name)
+        return verdict
 
     def _check_now(self, operation: str) -> None:
         self._require_totals(self.terms[np.newaxis], operation)
