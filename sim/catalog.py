@@ -1,4 +1,4 @@
-"""What `kvsim list` shows: the plug-in tables."""
+"""What `kvsim list` shows: the plug-in tables and presets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sim.allocators import ALLOCATORS
 from sim.costs import COST_MODELS
+from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.hardware import GPUS, MODELS
 from sim.schedulers import SCHEDULERS
 from workloads import (
@@ -21,7 +22,7 @@ from workloads.publictraces import public_traces
 
 
 def tables() -> dict[str, dict[str, str]]:
-    """Every table an experiment can name entries of: name, and a line about it."""
+    """Every table an experiment can name entries of: name, and a line or two about it."""
     classes: dict[str, Mapping[str, type]] = {
         "allocators": ALLOCATORS,
         "schedulers": SCHEDULERS,
@@ -37,6 +38,8 @@ def tables() -> dict[str, dict[str, str]]:
         table: {name: _describe(entry) for name, entry in entries.items()}
         for table, entries in classes.items()
     }
+    engines = {name: read_engine(name, ENGINES_FOLDER) for name in ENGINES}
+    listing["engines"] = {name: preset.about() for name, preset in engines.items()}
     listing["models"] = {name: str(model) for name, model in MODELS.items()}
     listing["devices"] = {name: str(device) for name, device in GPUS.items()}
     return listing

@@ -30,7 +30,7 @@ EXAMPLES = """examples:
   kvsim trace info AzureLLMInferenceTrace_conv.csv --plot azure.png
   kvsim trace convert conversation_trace.jsonl mooncake.parquet
   kvsim trace fetch azure-conv-2023
-  kvsim list allocators
+  kvsim list engines
   kvsim bench --json
 """
 
@@ -207,8 +207,10 @@ def list_command(arguments: argparse.Namespace) -> int:
     for name, entries in tables.items():
         if arguments.table in {None, name}:
             print(name)
+            width = max(16, *map(len, entries))
             for entry, text in entries.items():
-                print(f"  {entry:<16} {text}")
+                indented = text.replace("\n", f"\n{'':{width + 3}}")
+                print(f"  {entry:<{width}} {indented}")
     return 0
 
 

@@ -38,7 +38,7 @@ from sim.sequence import SequenceTable
 from sim.yaml_nodes import ConfigError, KeyPath
 from workloads import WORKLOADS, Workload
 
-__all__ = ["PLUGINS", "ConfigError", "Point", "build_part", "resolve_point"]
+__all__ = ["PLUGINS", "ConfigError", "Point", "build_part", "resolve_part", "resolve_point"]
 
 REQUEST = re.compile(r"request (\d+)\b")  # a row of an inline workload
 NAME = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,100}")
@@ -101,7 +101,7 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
         top.device = DEFAULT_DEVICE if top.device is None else top.device
     model = read_model(top.model, folder, count)
     device = read_device(top.device, count)
-    if model is None or device is None:
+    if top.model is None or top.device is None:
         for key in BUDGET_KEYS:
             if data.get(key) is not None:
                 count((key,), "divides a device's memory, but there is no model and device")
@@ -161,7 +161,7 @@ def _resolve_parts(
             value = {"kind": DEFAULTS[key], **(value or {})}
         if key == "workload":
             value, rule = _split_max_tokens(value, report)
-        part = _resolve_part(key, value, (folder, hardware), report)
+        part = resolve_part(key, value, (folder, hardware), report)
         if part is not None:
             parts[key] = {**part, "max_tokens": rule} if key == "workload" else part
     for key in PLUGINS:
@@ -170,7 +170,7 @@ def _resolve_parts(
     return parts
 
 
-def _resolve_part(
+def resolve_part(
     key: str, value: Any, around: tuple[Path, Mapping[str, object] | None], report: Report
 ) -> Config | None:
     """One plug-in, resolved and tried out; None if it is wrong.

@@ -14,16 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from sim import naming
-from sim.allocators import Allocator
 from sim.config import ConfigError, Point, build_part
 from sim.costs import CostModel
+from sim.meeting import meet_trace
 from sim.plugins import Config, Report, guess
-from sim.runspec import RunSpec, load_trace, uses_seed
-from sim.schedulers import Scheduler
+from sim.runspec import RunSpec, uses_seed
 from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes
-from sim.yaml_nodes import apply_override, read_document
-from workloads.publictraces import AbsentTraceError
-from workloads.trace import Trace, TraceError
+from sim.yaml_nodes import apply_override, dotted, read_document
 
 __all__ = [
     "FIGURE_NAMES",
@@ -43,12 +40,6 @@ FIGURE_NAMES = (
     "latency_vs_rate",
     "waste_vs_load",
 )
-# what a workload may provide, and what becomes of it where nothing uses it
-NOT_SIMULATED = {
-    "prefix identity": "every prompt is computed and kept whole",
-    "samples": "one sample a request is simulated",
-    "beams": "one sequence a request is simulated, and no search",
-}
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
 MAX_SEEDS = 10_000
 MAX_SEED = (1 << 63) - 1
@@ -101,14 +92,14 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     cells = expand(data, axes, folder, errors)
     flush(cells, errors)
     errors.raise_if_any()
-    changes = [line for cell in cells for line in _meet_trace(cell, folder, seeds[0])]
+    changes = [line for cell in cells for line in meet_trace(cell, folder, seeds[0])]
     if all(cell.skip for cell in cells):
         for cell in cells:
             cell.report(("workload", "name"), cell.skip)
     flush(cells, errors)
     errors.raise_if_any()
     experiment = _experiment(data, cells, seeds, folder, changes)
-    _check_different(experiment.specs, cells, errors)
+    _check_different(cells, errors)
     return experiment
 
 
@@ -142,80 +133,13 @@ def _check_figures(names: Any, axes: Sequence[Axis], report: Report) -> None:
             report(("figures", i), f"{name} needs a sweep of workload.arrivals.rate")
 
 
-def _meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
-    """Load the trace of a cell, say what max_tokens is, and check that it has what is needed.
-
-    The lines returned say what reading or drawing the requests changed.
-    """
-    assert cell.point is not None
-    config = cell.point.config
-    workload = config["workload"]
-    try:
-        trace = load_trace(workload, folder, seed)
-    except AbsentTraceError as error:
-        if any(axis.path[0] == "workload" for axis in cell.indices):
-            cell.skip = str(error)  # the other workloads of the sweep are run
-        else:
-            cell.report(("workload", "name"), str(error))
-        return []
-    except (TraceError, OSError) as error:
-        cell.report(("workload",), str(error))
-        return []
-    rule = workload["max_tokens"]
-    if rule is None:
-        workload["max_tokens"] = "column" if trace.max_tokens is not None else "output"
-    if rule == "column" and trace.max_tokens is None:
-        cell.report(
-            ("workload", "max_tokens"),
-            f"{trace.source} has no max_tokens; accepted: output, max_model_len or a number",
-        )
-    if config["allocator"].get("reservation") == "max_tokens" and (
-        rule is None and trace.max_tokens is None
-    ):
-        cell.report(
-            ("allocator", "reservation"),
-            "max_tokens needs workload.max_tokens, because the trace has none of its own",
-        )
-    cell.warnings = _meet_parts(config, trace, cell.report)
-    drawn = f" (seed {seed})" if uses_seed(workload) else ""
-    return [
-        f"workload      {len(trace):,} requests; {reason}: {count:,}{drawn}"
-        for reason, count in trace.notes.items()
-    ]
-
-
-def _meet_parts(config: Config, trace: Trace, report: Report) -> list[str]:
-    """Check that the trace has what allocator and scheduler need.
-
-    The lines returned say what the requests have that neither knows anything of.
-    """
-    used, kinds, can_fork = frozenset[str](), [], True
-    for key in ("allocator", "scheduler"):
-        part: Allocator | Scheduler = build_part(key, config[key], Path())
-        kinds.append(config[key]["kind"])
-        used |= part.needs | part.uses
-        can_fork &= getattr(part, "forks", "") != "no"
-        missing = part.needs - trace.provides
-        if missing:
-            report(
-                (key,),
-                f"{kinds[-1]} needs {', '.join(sorted(missing))} of the trace; "
-                f"{trace.source} provides {', '.join(sorted(trace.provides)) or 'nothing'}",
-            )
-    if not can_fork:
-        used -= {"samples", "beams"}
-    unused = trace.provides - used
-    lines = [(fact, meaning) for fact, meaning in NOT_SIMULATED.items() if fact in unused]
-    return [f"{fact} of the workload: {how} with {' and '.join(kinds)}" for fact, how in lines]
-
-
 def _experiment(
     data: Config, cells: list[Cell], seeds: list[int], folder: Path, changes: list[str]
 ) -> Experiment:
     """Put the resolved cells together. changes says what was done to their traces."""
     top = _point(cells[0]).top
     budgets = dict.fromkeys(_point(cell).budget_lines for cell in cells)
-    lines = list(itertools.chain.from_iterable(budgets))
+    lines = [*_engine_lines(cells), *itertools.chain.from_iterable(budgets)]
     workloads = [_point(cell).config["workload"] for cell in cells]
     unseeded = {config["kind"]: None for config in workloads if not uses_seed(config)}
     if unseeded and len(seeds) > 1:
@@ -296,12 +220,29 @@ def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:
     }
 
 
-def _check_different(specs: Sequence[RunSpec], cells: list[Cell], errors: Errors) -> None:
-    """Refuse two entries that would make the same run."""
-    seen: dict[str, int] = {}
+def _engine_lines(cells: list[Cell]) -> list[str]:
+    """What the engines set, and below each what the experiment says instead."""
+    found: dict[tuple[str, ...], dict[str, None]] = {}
     for cell in cells:
-        config = json.dumps(_point(cell).config, sort_keys=True)
-        other = seen.setdefault(config, cell.entry)
-        if other != cell.entry:
-            errors.add(cell.entry_path, f"gives the same run as allocator.{other}")
+        swept = [axis.path for axis in cell.indices]
+        overrides = cell.overlay.overrides(cell.entry_path, swept)
+        found.setdefault(cell.overlay.lines(), {}).update(dict.fromkeys(overrides))
+    return [line for lines, overrides in found.items() for line in (*lines, *overrides)]
+
+
+def _check_different(cells: list[Cell], errors: Errors) -> None:
+    """Refuse two allocators, or two engines, that would make the same run."""
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        config = {key: value for key, value in _point(cell).config.items() if key != "engine"}
+        other = seen.setdefault(json.dumps(config, sort_keys=True), cell)
+        engine, its = cell.data.get("engine"), other.data.get("engine")
+        if engine != its:
+            place = dotted(other.entry_path)
+            errors.add(
+                cell.path_of("engine"),
+                f"{json.dumps(engine)}: gives the same run as {json.dumps(its)} with {place}",
+            )
+        elif other.entry != cell.entry:
+            errors.add(cell.entry_path, f"gives the same run as allocator.{other.entry}")
     errors.raise_if_any()

@@ -41,8 +41,11 @@ class TopKeys(Strict):
     kv_cache gives the size of the pool, instead of what model and device leave.
     max_model_len is the longest sequence in tokens; the model's own if it is left out.
     workload is where the requests come from (kvsim list workloads).
+    engine is a preset (kvsim list engines), or the path of a file like one that begins with a dot,
+    / or $, or ends in .yaml: what it sets, allocator and scheduler may override key by key.
     allocator is the memory under test, or a list of them (kvsim list allocators).
-    scheduler decides what runs in an iteration (kvsim list schedulers); fcfs if it is left out.
+    scheduler decides what runs in an iteration (kvsim list schedulers); fcfs if it is left out, and
+    there is no engine.
     cost is how long an iteration takes (kvsim list costs); linear if it is left out.
     seeds is how many seeds there are, from 0 on, or a list of them.
     sweep maps dotted keys, such as allocator.block_size, to lists of values: one run for each
@@ -64,6 +67,7 @@ class TopKeys(Strict):
     kv_cache: KvCacheKeys | None = None
     max_model_len: ModelLen | None = None
     workload: Any
+    engine: Any = None
     allocator: Any
     scheduler: Any = None
     cost: Any = None

@@ -110,18 +110,18 @@ def _sentences(errors: list[ErrorDetails], data: Config, model: type[Strict]) ->
             sentences[where] = UNKNOWN_KEY + (guess(str(where[-1]), known) if known else "")
         elif kind == "literal_error":
             words = re.findall(r"'([^']*)'", error["ctx"]["expected"])
-            sentences[where] = f"unknown value {_shown(error['input'])}" + guess(
+            sentences[where] = f"unknown value {shown(error['input'])}" + guess(
                 str(error["input"]), words
             )
         elif kind in _BOUNDS:
             word, key = _BOUNDS[kind]
             limit = error["ctx"][key]
-            sentences[where] = f"must be {word} {limit}, got {_shown(error['input'])}"
+            sentences[where] = f"must be {word} {limit}, got {shown(error['input'])}"
         elif name is not None:
             names = expected.setdefault(where, [])
             if name not in names:
                 names.append(name)
-            sentences[where] = f"must be {' or '.join(names)}, got {_shown(error['input'])}"
+            sentences[where] = f"must be {' or '.join(names)}, got {shown(error['input'])}"
         else:
             sentences[where] = error["msg"][0].lower() + error["msg"][1:]
     return sentences
@@ -156,7 +156,8 @@ def _inside(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     return path
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A wrong value as a sentence quotes it."""
     text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else text[:60] + "…"
 
@@ -235,11 +236,11 @@ def resolve(
     if not isinstance(data, dict):
         short = " or a number" if any(hasattr(cls, "shorthand") for cls in table.values()) else ""
         example = f"{{kind: {next(iter(table))}}}"
-        report(path, f"must be a mapping like {example}{short}, got {_shown(data)}")
+        report(path, f"must be a mapping like {example}{short}, got {shown(data)}")
         return None
     kind = data.get("kind")
     if not isinstance(kind, str):
-        missing = "is required" if kind is None else f"must be text, got {_shown(kind)}"
+        missing = "is required" if kind is None else f"must be text, got {shown(kind)}"
         report((*path, "kind"), f"{missing}; {kinds}")
         return None
     try:

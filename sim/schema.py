@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sim.config import DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS
+from sim.engine_presets import ENGINES, PARTS
 from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
 from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
 from sim.hardware_keys import ConfigKeys, DeviceKeys, ModelKeys
@@ -37,6 +38,7 @@ Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NULL: Schema = {"type": "null"}
+ENGINE_PATH: Schema = {"type": "string", "pattern": r"^[.$/]|\.ya?ml$"}
 PATH_LIKE: Schema = {"type": "string", "pattern": r"^[.$]|/|\.json$"}
 
 
@@ -48,21 +50,35 @@ def experiment_schema() -> Schema:
         schema["description"] = top["properties"][key]["description"]
         top["properties"][key] = schema
     top["properties"]["name"]["pattern"] = f"^(?:{NAME.pattern})$"
-    # each plug-in, or each of a list of them
-    complete = {
-        "properties": {
-            key: _ref(f"{key} complete") | {"items": _ref(f"{key} complete")} for key in PLUGINS
-        },
-        "required": [key for key in PLUGINS if key not in DEFAULTS],
-    }
     return {
         "$schema": DIALECT,
         "title": "kvsim experiment",
         **top,
-        "required": ["name", "allocator"],
-        "if": {"not": {"required": ["sweep"]}},
-        "then": complete,
+        "required": ["name"],
+        "allOf": [
+            _unless(["engine"], {"required": ["allocator"]}, or_swept="engine"),
+            _unless(["sweep"], _complete([key for key in PLUGINS if key not in PARTS])),
+            _unless(["sweep", "engine"], _complete(PARTS)),
+        ],
         "$defs": definitions.schemas,
+    }
+
+
+def _unless(keys: Iterable[str], then: Schema, or_swept: str | None = None) -> Schema:
+    """What must hold of an experiment that has none of these keys, nor sweeps or_swept."""
+    has_any: list[Schema] = [{"required": [key]} for key in keys]
+    if or_swept is not None:
+        has_any.append({"required": ["sweep"], "properties": {"sweep": {"required": [or_swept]}}})
+    return {"if": {"not": {"anyOf": has_any}}, "then": then}
+
+
+def _complete(keys: Iterable[str]) -> Schema:
+    """Each of these plug-ins, or of a list of them, has the keys that it must have."""
+    return {
+        "properties": {
+            key: _ref(f"{key} complete") | {"items": _ref(f"{key} complete")} for key in keys
+        },
+        "required": [key for key in keys if key not in DEFAULTS],
     }
 
 
@@ -70,7 +86,7 @@ def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
     """The keys whose annotation says nothing, because they are looked into separately."""
     for key, (table, base) in PLUGINS.items():
         definitions.add_table(key, table, base, DEFAULTS.get(key))
-    one = _ref("allocator")
+    one = _any_of(_ref("allocator"), NULL)  # null is what the engine sets
     roots = "|".join(SWEEPABLE)
     seed = {"type": "integer", "minimum": 0, "maximum": MAX_SEED}
     seeds = {"type": "array", "items": seed, "minItems": 1, "maxItems": MAX_SEEDS}
@@ -80,7 +96,10 @@ def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
         "model": _any_of(*_names(MODELS, MODEL_ALIASES), PATH_LIKE, *models, NULL),
         "device": _any_of(*_names(GPUS, GPU_ALIASES), _keys(DeviceKeys, definitions), NULL),
         "workload": _ref("workload"),
-        "allocator": _any_of(one, {"type": "array", "items": one, "minItems": 1}),
+        "engine": _any_of({"enum": ENGINES}, ENGINE_PATH, NULL),
+        "allocator": _any_of(
+            _ref("allocator"), {"type": "array", "items": one, "minItems": 1}, NULL
+        ),
         "scheduler": _any_of(_ref("scheduler"), NULL),
         "cost": _any_of(_ref("cost"), NULL),
         "seeds": _any_of(numbers, {**seeds, "uniqueItems": True}, NULL),

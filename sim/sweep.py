@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sim.config import PLUGINS, Point, resolve_point
+from sim.config import PLUGINS, Point
+from sim.engine_presets import Engines, lay_over
+from sim.overlay import Overlay
 from sim.plugins import Config, Report, find_class, guess, parameter_names
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted
 
 MAX_POINTS = 100_000
+ENGINE = "engine"
 SWEEPABLE = (
+    ENGINE,
     "allocator",
     "workload",
     "scheduler",
@@ -72,13 +77,15 @@ class Axis:
 class Cell:
     """One allocator entry with one value for each axis that applies to it.
 
-    indices holds the index of the value on its axis. skip says why it is not run, empty if it is.
+    indices holds the index of the value on its axis. overlay is the keys with the engine's beneath
+    them. skip says why it is not run, empty if it is.
     """
 
     entry: int
     entry_path: KeyPath
     data: Config
     indices: dict[Axis, int]
+    overlay: Overlay = field(default_factory=lambda: Overlay({}))
     point: Point | None = None
     problems: list[tuple[KeyPath, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -91,7 +98,14 @@ class Cell:
 
     def report(self, path: KeyPath, sentence: str) -> None:
         """Note that the key at path is wrong in this cell."""
-        self.problems.append((path, sentence))
+        problem = self.overlay.blame(path, sentence)
+        if problem is not None:
+            self.problems.append(problem)
+
+    def path_of(self, key: str) -> KeyPath:
+        """Where the value of a key at the top is written."""
+        found = [(axis, index) for axis, index in self.indices.items() if axis.key == key]
+        return ("sweep", key, found[0][1]) if found else (key,)
 
 
 def read_axes(value: Any, report: Report) -> list[Axis]:
@@ -107,6 +121,8 @@ def read_axes(value: Any, report: Report) -> list[Axis]:
         root = key.split(".", maxsplit=1)[0]
         if root not in SWEEPABLE:
             report(where, f"cannot be swept{guess(root, list(SWEEPABLE))}")
+        elif root == ENGINE != key:
+            report(where, "cannot be swept; accepted: engine, and keys of allocator and scheduler")
         elif key in {"allocator", "allocator.kind"}:
             report(where, "cannot be swept; accepted: a list of allocators")
         elif not isinstance(values, list) or not values:
@@ -132,35 +148,75 @@ def expand(data: Config, axes: list[Axis], folder: Path, errors: Errors) -> list
 
     Those with problems have no point; `flush` says what the problems are.
     """
+    engines = Engines(folder)
     entries = read_entries(data.get("allocator"), errors.add)
-    _check_used(axes, [entry for _, entry in entries], errors.add)
+    wholes = [_wholes(entry, data, axes, engines) for _, entry in entries]
+    _check_used(axes, list(itertools.chain.from_iterable(wholes)), errors.add)
     cells: list[Cell] = []
     for number, (entry_path, entry) in enumerate(entries):
-        own = [axis for axis in axes if _applies(axis, entry)]
-        num_points = 1
-        for axis in own:
-            num_points *= len(axis.values)
-        if len(cells) + num_points > MAX_POINTS:
+        own = [_own_axes(axes, whole) for whole in wholes[number]]
+        if len(cells) + sum(map(_num_points, own)) > MAX_POINTS:
             errors.add(("sweep",), f"makes more than {MAX_POINTS:,} runs")
             return cells
         base = {**data, "allocator": entry}
-        for indices in itertools.product(*(range(len(axis.values)) for axis in own)):
-            chosen = dict(zip(own, indices, strict=True))
-            cells.append(Cell(number, entry_path, base, chosen))
+        cells += [Cell(number, entry_path, base, chosen) for chosen in _choices(axes, own)]
     for cell in cells:
-        _resolve(cell, folder)
+        _resolve(cell, engines, folder)
     return cells
 
 
-def _resolve(cell: Cell, folder: Path) -> None:
-    """Set the swept keys and check everything."""
+def _wholes(entry: Any, data: Config, axes: list[Axis], engines: Engines) -> list[Any]:
+    """An allocator entry over each engine that is swept, or over the only one."""
+    swept = [axis.values for axis in axes if axis.key == ENGINE]
+    found = []
+    for name in swept[0] if swept else [data.get(ENGINE)]:
+        preset = engines.find(name, lambda *_: None)  # reported with the cells
+        found.append(lay_over(preset.keys.allocator, entry) if preset else entry)
+    return found
+
+
+def _own_axes(axes: list[Axis], entry: Any) -> list[Axis]:
+    """The axes that an allocator entry has, besides the engine."""
+    return [axis for axis in axes if axis.key != ENGINE and _applies(axis, entry)]
+
+
+def _num_points(axes: list[Axis]) -> int:
+    return math.prod(len(axis.values) for axis in axes)
+
+
+def _choices(axes: list[Axis], own: list[list[Axis]]) -> list[dict[Axis, int]]:
+    """The points of an allocator entry in the order of the axes. own is its axes by engine."""
+    engine = next((axis for axis in axes if axis.key == ENGINE), None)
+    found = []
+    for number, mine in enumerate(own):
+        for indices in itertools.product(*(range(len(axis.values)) for axis in mine)):
+            chosen = dict(zip(mine, indices, strict=True))
+            if engine is not None:
+                chosen[engine] = number
+            found.append({axis: chosen[axis] for axis in axes if axis in chosen})
+    found.sort(key=lambda chosen: [chosen.get(axis, -1) for axis in axes])
+    return found
+
+
+def _resolve(cell: Cell, engines: Engines, folder: Path) -> None:
+    """Set the swept keys, lay them over the engine's, and check everything."""
     for axis, index in cell.indices.items():
         try:
             cell.data = _with(cell.data, axis.path, axis.values[index])
         except ValueError as error:
             cell.report(axis.path, str(error))
             return
-    cell.point = resolve_point(cell.data, folder, cell.report)
+    preset = engines.find(cell.data.get(ENGINE), cell.report)
+    cell.overlay = Overlay(cell.data, preset, is_broken=preset is None and _names_engine(cell))
+    cell.point = cell.overlay.resolve(folder, cell.report)
+
+
+def _names_engine(cell: Cell) -> bool:
+    """Whether the experiment means an engine here, were it by a sweep that is wrong."""
+    sweep = cell.data.get("sweep")
+    is_meant = isinstance(sweep, dict) and ENGINE in sweep
+    is_swept = any(axis.key == ENGINE for axis in cell.indices)
+    return cell.data.get(ENGINE) is not None or (is_meant and not is_swept)
 
 
 def _with(data: Any, path: KeyPath, value: Any) -> Config:

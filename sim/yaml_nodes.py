@@ -105,7 +105,7 @@ def parse_document(text: str, name: str) -> Document:
     if errors:
         raise ConfigError(errors)
     if node is None or document.data is None:
-        raise ConfigError([f"{name}:1: the file is empty; accepted: an experiment"])
+        raise ConfigError([f"{name}:1: the file is empty; accepted: a mapping of keys"])
     if not isinstance(document.data, dict):
         place = document.place(())
         raise ConfigError([f"{place}: {_describe(document.data)}; accepted: a mapping of keys"])

@@ -32,6 +32,7 @@ def test_the_wheel_holds_sim_and_workloads_with_their_data_and_nothing_else(whee
         "sim/py.typed",
         "sim/presets/models.yaml",
         "sim/presets/gpus.yaml",
+        *(f"sim/engines/{path.name}" for path in (ROOT / "sim" / "engines").iterdir()),
         "workloads/py.typed",
         "workloads/data/sharegpt_lengths.csv",
     ):

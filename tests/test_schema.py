@@ -59,6 +59,13 @@ SHARING = {
         "num_samples": 2,
     },
 }
+ENGINE = {
+    "name": "t",
+    "engine": "vllm-0.32",
+    "workload": SHARING["workload"],
+    "allocator": [{}, {"block_size": 32}, {"kind": "paged"}],
+    "scheduler": {"max_num_seqs": 8},
+}
 MIX = {
     **INLINE,
     "workload": {
@@ -121,7 +128,7 @@ def test_every_experiment_of_ours_is_valid(path):
 
 
 def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
-    for data in (BASE, INLINE, SHARING, MIX):
+    for data in (BASE, INLINE, SHARING, MIX, ENGINE):
         assert is_valid(data)
         assert check_accepts(data, tmp_path)
 
@@ -141,6 +148,11 @@ def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
         changed("workload", "prefix", to=[], base=SHARING),
         changed("workload", "turns", to=None, base=SHARING),
         changed("workload", "prompt_tokens", to={"kind": "quantiles", "path": "q.csv"}),
+        changed("engine", to="./mine.yml", base=ENGINE),
+        changed("allocator", base=ENGINE),
+        changed("allocator", to=None, base=ENGINE),
+        changed("scheduler", "kind", to="fcfs", base=ENGINE),
+        {**changed("allocator", base=SHARING), "sweep": {"engine": ["orca-max", "x.yaml"]}},
         {**changed("workload", "arrivals", "rate"), "sweep": {"workload.arrivals.rate": [1]}},
         {**changed("workload"), "sweep": {"workload": [BASE["workload"]]}},
     ],
@@ -202,6 +214,13 @@ MISTAKES = [
     changed("sweep", to={"allocator.block_size": []}),
     changed("workload", "requests", 0, "prompt", to=5, base=INLINE),
     changed("workload", "requests", 0, "prompt_tokens", to="5", base=INLINE),
+    changed("engine", to="vllm-0.3", base=ENGINE),
+    changed("engine", to=["vllm-0.32"], base=ENGINE),
+    changed("engine", to=0.32, base=ENGINE),
+    changed("allocator", 1, "block_size", to=0, base=ENGINE),
+    changed("workload", "arrivals", base=ENGINE),
+    changed("workload", base=ENGINE),
+    {**changed("allocator", base=SHARING), "sweep": {"workload.num_samples": [1]}},
     changed("workload", "prefix", to=80, base=SHARING),
     changed("workload", "prefix", 0, to=0, base=SHARING),
     changed("workload", "prefix", 1, "kind", to="pond", base=SHARING),
@@ -246,7 +265,7 @@ JUNK = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    base=st.sampled_from([BASE, INLINE, SHARING, MIX]),
+    base=st.sampled_from([BASE, INLINE, SHARING, MIX, ENGINE]),
     data=st.data(),
     how=st.sampled_from(["replace", "remove", "add"]),
     junk=JUNK,

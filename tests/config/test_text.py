@@ -17,8 +17,8 @@ from sim.yaml_nodes import parse_document
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (b"", ":1: the file is empty; accepted: an experiment"),
-        (b"# nothing\n", ":1: the file is empty; accepted: an experiment"),
+        (b"", ":1: the file is empty; accepted: a mapping of keys"),
+        (b"# nothing\n", ":1: the file is empty; accepted: a mapping of keys"),
         (b"- a\n- b\n", ":1: is a list of 2; accepted: a mapping of keys"),
         (b"just words\n", ":1: is only 'just words'; accepted: a mapping of keys"),
         (

@@ -26,8 +26,8 @@ SWEEP_ERRORS = {
         "sweep: {kv_cache.num_slots: []}\n"
     ),
     "x.yaml:9: sweep.max_model_len: has a value twice": "sweep: {max_model_len: [8, 8]}\n",
-    "x.yaml:9: sweep.seeds: cannot be swept; accepted: allocator, workload, scheduler, cost, "
-    "kv_cache, max_model_len, model, device, gpu_memory_utilization, activation_bytes, "
+    "x.yaml:9: sweep.seeds: cannot be swept; accepted: engine, allocator, workload, scheduler, "
+    "cost, kv_cache, max_model_len, model, device, gpu_memory_utilization, activation_bytes, "
     "non_torch_bytes, tensor_parallel_size, dtype, kv_cache_dtype, slo": (
         "sweep: {seeds: [1, 2]}\n"
     ),
@@ -77,7 +77,8 @@ def test_what_an_allocator_needs_the_trace_must_provide(
 def test_without_caching_the_prefix_allocator_needs_no_content(tmp_path: Path) -> None:
     caching = "allocator: {kind: prefix, enable_prefix_caching: "
     assert errors_of(tmp_path, HEAD + INLINE + caching + "true}\n") == [
-        "x.yaml:9: allocator: prefix needs prefix identity of the trace; inline provides arrivals"
+        "x.yaml:9: allocator: prefix needs prefix identity of the trace; inline provides arrivals; "
+        "or set enable_prefix_caching: false"
     ]
     assert len(load(tmp_path, HEAD + INLINE + caching + "false}\n").runs()) == 1
 
