@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from experiment_files import HEAD, INLINE, SHAREGPT, errors_of, ids, load
 from replay_v1 import VERSIONS
+from sim.allocators import ALLOCATORS
 from sim.config import PLUGINS
 from sim.engine import Options, simulate
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, lay_over, read_engine
@@ -266,7 +267,7 @@ def test_engines_that_the_same_experiment_uses_may_be_ours_and_one_s_own(tmp_pat
     sweep = "sweep: {engine: [./mine.yaml, vllm-0.32, null]}\nallocator: [{}, {kind: unbounded}]\n"
     lines = errors_of(tmp_path, f"name: example\n{SHARED}{sweep}")
     assert lines == [
-        "x.yaml:4: allocator.0.kind: is required; accepted: contiguous, paged, prefix, unbounded, "
+        f"x.yaml:4: allocator.0.kind: is required; accepted: {', '.join(ALLOCATORS)}, "
         "or module:Class (with engine null)"
     ]
     sweep = sweep.replace(", null", "")
@@ -302,7 +303,7 @@ REFUSED = {
     ),
     "none, and no allocator": (
         text("null"),
-        ["x.yaml:1: allocator: is required; accepted: {kind: contiguous, paged, prefix, "],
+        ["x.yaml:1: allocator: is required; accepted: {kind: contiguous, "],
     ),
     "an override that the engine's allocator does not have": (
         text("orca-max", "allocator: {blocksize: 16}\n"),
@@ -390,7 +391,7 @@ BROKEN = {
     "allocator: {kind: paged}\n": ":1: scheduler: is required",
     "allocator: {kind: paged}\nscheduler:\n": ":2: scheduler: must be a mapping like {kind: fcfs}",
     "scheduler: {kind: fcfs}\n\nallocator: {kind: pagd}\n": (
-        ":3: allocator.kind: unknown kind 'pagd', did you mean paged; accepted: contiguous, paged,"
+        ":3: allocator.kind: unknown kind 'pagd', did you mean paged; accepted: contiguous, "
     ),
     "scheduler: {kind: fcfs}\nallocator:\n  kind: paged\n  block_sze: 8\n": (
         ":4: allocator.block_sze: unknown key, did you mean block_size; accepted: block_size, "
