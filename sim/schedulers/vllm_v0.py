@@ -34,14 +34,16 @@ from sim.sequence import (
     describe,
 )
 
+LEAST_TOKENS = 2048
+
 
 class VllmV0(SwappingScheduler):
     """Serve prompts first, then let every running sequence decode.
 
     The prompts of an iteration are padded to the longest: their number times its length is at most
-    max_num_batched_tokens, and max_paddings at most of that is padding. max_num_seqs counts
-    sequences, not requests. preemption_mode auto recomputes requests of one sequence and swaps
-    others; recompute and swap do either with all of them.
+    max_num_batched_tokens (None: max_model_len, and at least 2048), and max_paddings at most of
+    that is padding. max_num_seqs counts sequences, not requests. preemption_mode auto recomputes
+    requests of one sequence and swaps others; recompute and swap do either with all of them.
     """
 
     kind: ClassVar[str] = "vllm_v0"
@@ -50,7 +52,7 @@ class VllmV0(SwappingScheduler):
     def __init__(
         self,
         max_num_seqs: int = 256,
-        max_num_batched_tokens: int = 2560,
+        max_num_batched_tokens: int | None = None,
         max_paddings: int = 256,
         preemption_mode: Literal["auto", "recompute", "swap"] = "auto",
     ) -> None:
@@ -59,7 +61,7 @@ class VllmV0(SwappingScheduler):
             ("max_num_batched_tokens", max_num_batched_tokens, 1),
             ("max_paddings", max_paddings, 0),
         ):
-            if value < least:
+            if value is not None and value < least:
                 raise ValueError(f"{name}: must be at least {least}, got {value}")
         if preemption_mode not in {"auto", "recompute", "swap"}:
             raise ValueError(
@@ -67,13 +69,16 @@ class VllmV0(SwappingScheduler):
                 "accepted: auto, recompute, swap"
             )
         self.max_num_seqs = max_num_seqs
-        self.max_num_batched_tokens = max_num_batched_tokens
+        self.max_num_batched_tokens = max_num_batched_tokens or LEAST_TOKENS
+        self._follows_model = max_num_batched_tokens is None
         self.max_paddings = max_paddings
         self.preemption_mode = preemption_mode
         self.enable_chunked_prefill = self.wait_forever = False
 
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         super().bind(requests, sequences, allocator)
+        if self._follows_model:
+            self.max_num_batched_tokens = max(allocator.max_model_len, LEAST_TOKENS)
         self._ones: IntArray = np.ones(len(self.running), np.int64)
         self.admitted: list[int] = []  # by the last schedule(), in order
         self.counts: IntArray = self._ones[:0]  # tokens that each running row computes

@@ -23,7 +23,7 @@ CASES = {
     "an unknown kind": (
         GOOD.replace("kind: paged", "kind: pagd"),
         "x.yaml:8: allocator.kind: unknown kind 'pagd', did you mean paged; "
-        "accepted: contiguous, paged, prefix, unbounded",
+        "accepted: contiguous, paged, paged_cow, prefix, unbounded",
     ),
     "an unknown parameter": (
         GOOD.replace("paged}", "paged, blocksize: 8}"),
@@ -74,7 +74,7 @@ CASES = {
     ),
     "a mapping without a kind": (
         GOOD.replace("kind: paged", "block_size: 8"),
-        "x.yaml:8: allocator.kind: is required; accepted: contiguous, paged, prefix, unbounded",
+        "x.yaml:8: allocator.kind: is required; accepted: contiguous, paged, paged_cow, prefix, unbounded",
     ),
     "a required parameter": (
         HEAD
@@ -142,7 +142,7 @@ CASES = {
     ),
     "an empty allocator": (
         GOOD.replace("{kind: paged}", ""),
-        "x.yaml:8: allocator: is required; accepted: {kind: contiguous, paged, prefix, unbounded",
+        "x.yaml:8: allocator: is required; accepted: {kind: contiguous, paged, paged_cow, prefix, unbounded",
     ),
     "no seeds": (GOOD + "seeds: 0\n", "x.yaml:9: seeds: got 0; accepted: a number from 1 to"),
     "a seed twice": (GOOD + "seeds: [1, 1]\n", "x.yaml:9: seeds: has a seed twice; accepted: "),
