@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiment_files import GOOD, HEAD, errors_of, write
+from sim.allocators import ALLOCATORS
 from sim.experiment import load_experiment
 
 
@@ -23,7 +24,7 @@ CASES = {
     "an unknown kind": (
         GOOD.replace("kind: paged", "kind: pagd"),
         "x.yaml:8: allocator.kind: unknown kind 'pagd', did you mean paged; "
-        "accepted: contiguous, paged, paged_cow, prefix, unbounded",
+        f"accepted: {', '.join(ALLOCATORS)}",
     ),
     "an unknown parameter": (
         GOOD.replace("paged}", "paged, blocksize: 8}"),
@@ -74,7 +75,7 @@ CASES = {
     ),
     "a mapping without a kind": (
         GOOD.replace("kind: paged", "block_size: 8"),
-        "x.yaml:8: allocator.kind: is required; accepted: contiguous, paged, paged_cow, prefix, unbounded",
+        f"x.yaml:8: allocator.kind: is required; accepted: {', '.join(ALLOCATORS)}",
     ),
     "a required parameter": (
         HEAD
@@ -142,7 +143,7 @@ CASES = {
     ),
     "an empty allocator": (
         GOOD.replace("{kind: paged}", ""),
-        "x.yaml:8: allocator: is required; accepted: {kind: contiguous, paged, paged_cow, prefix, unbounded",
+        f"x.yaml:8: allocator: is required; accepted: {{kind: {', '.join(ALLOCATORS)}",
     ),
     "no seeds": (GOOD + "seeds: 0\n", "x.yaml:9: seeds: got 0; accepted: a number from 1 to"),
     "a seed twice": (GOOD + "seeds: [1, 1]\n", "x.yaml:9: seeds: has a seed twice; accepted: "),

@@ -21,6 +21,7 @@ from sim.runspec import sequence_content
 
 ROOT = Path(__file__).parents[2]
 SHARED = SHAREGPT.replace("}}\n", "}, prefix: [40]}\n")
+FROM_MODEL = {"kv_bytes_per_token"}  # what presets leave open
 ACCEPTED = f"accepted: {', '.join(ENGINES)}, or the path of a file like ./mine.yaml"
 MINE = "allocator: {kind: paged, block_size: 8}\nscheduler: {kind: fcfs}\n"
 
