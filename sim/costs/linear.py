@@ -13,30 +13,42 @@ from numpy.typing import NDArray
 
 from sim.costs.base import CostModel, to_ns
 from sim.jit import compiled, direct
-from sim.sequence import COPIED_TOKENS, KV_TOKENS, NUM_SEQS, PREFILL_TOKENS, IntArray
+from sim.sequence import (
+    COPIED_TOKENS,
+    KV_TOKENS,
+    NUM_SEQS,
+    PREFILL_TOKENS,
+    SWAPPED_BLOCKS,
+    SWAPPED_TOKENS,
+    IntArray,
+)
 
 FloatArray = NDArray[np.float64]
 
 
 class Linear(CostModel):
-    """A sum of five terms, each a number of seconds times what the iteration contains of it.
+    """A sum of seven terms, each a number of seconds times what the iteration contains of it.
 
     base_s once, per_seq_s a sequence, per_kv_token_s a token of KV that the batch's sequences
     hold (the ones written in this iteration included), per_prefill_token_s a prompt token
-    computed in it, and per_copied_token_s a token whose KV is copied within the pool. The last
-    one's default is 819,200 bytes, OPT-13B's, read and written at 1.6 TB/s.
+    computed in it, per_copied_token_s a token whose KV is copied within the pool;
+    per_swapped_block_s is for a block that moves between device and host, and per_swapped_token_s
+    for each of its slots. The defaults of the last three are OPT-13B's 819,200 bytes a token, copied at 1.6 TB/s,
+    swapped at 25 GB/s, and 80 copies a block, K and V of 40 layers, of 5 us each.
     """
 
     kind: ClassVar[str] = "linear"
     source: ClassVar[str] = "assumed coefficients"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - one for each term
         self,
         base_s: float = 0.02,
         per_seq_s: float = 0.0001,
         per_kv_token_s: float = 2e-7,
         per_prefill_token_s: float = 2e-5,
         per_copied_token_s: float = 1e-6,
+        per_swapped_block_s: float = 4e-4,
+        per_swapped_token_s: float = 3.3e-5,
     ) -> None:
         values = {
             "base_s": base_s,
@@ -44,6 +56,8 @@ class Linear(CostModel):
             "per_kv_token_s": per_kv_token_s,
             "per_prefill_token_s": per_prefill_token_s,
             "per_copied_token_s": per_copied_token_s,
+            "per_swapped_block_s": per_swapped_block_s,
+            "per_swapped_token_s": per_swapped_token_s,
         }
         for name, value in values.items():
             if not 0 <= value < 1e6:
@@ -53,6 +67,8 @@ class Linear(CostModel):
         self.per_kv_token_s = per_kv_token_s
         self.per_prefill_token_s = per_prefill_token_s
         self.per_copied_token_s = per_copied_token_s
+        self.per_swapped_block_s = per_swapped_block_s
+        self.per_swapped_token_s = per_swapped_token_s
         self._coefficients = np.array(list(values.values()))
         integers = np.zeros(1, np.int64)
         self._plan = direct(linear_plan, integers, self._coefficients, integers, 1, 0)
@@ -76,7 +92,7 @@ class Constant(Linear):
     def __init__(self, seconds: float = 0.02) -> None:
         if not 0 <= seconds < 1e6:
             raise ValueError(f"seconds: must be at least 0 and below 1e6, got {seconds}")
-        super().__init__(seconds, 0.0, 0.0, 0.0, 0.0)
+        super().__init__(seconds, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self.seconds = seconds
 
 
@@ -89,10 +105,11 @@ def linear_s(coefficients: FloatArray, num_seqs: int, kv_tokens: int) -> float:
 
 @compiled
 def once_s(coefficients: FloatArray, batch: IntArray) -> float:
-    """Seconds of what only the first of several iterations does: prompts and copies."""
-    seconds: float = (
-        coefficients[3] * batch[PREFILL_TOKENS] + coefficients[4] * batch[COPIED_TOKENS]
-    )
+    """Seconds of what only the first of several iterations does: prompts, copies and swaps."""
+    prompts = coefficients[3] * batch[PREFILL_TOKENS]
+    copies = coefficients[4] * batch[COPIED_TOKENS]
+    swaps = coefficients[5] * batch[SWAPPED_BLOCKS] + coefficients[6] * batch[SWAPPED_TOKENS]
+    seconds: float = prompts + copies + swaps
     return seconds
 
 

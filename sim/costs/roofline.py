@@ -5,6 +5,7 @@
          + decode attention   max(KV read / bandwidth, FLOPs / FLOPS)
          + prefill attention  max(KV read / bandwidth, FLOPs / FLOPS)
          + copies within the pool, read and written
+         + swaps             bytes / host link, and a time for each copy of K or V of a layer
 
 A roofline (Williams, Waterman and Patterson, CACM 2009) for each kind of kernel: linears read the
 weights once an iteration however many tokens there are, attention reads every sequence's own KV.
@@ -34,6 +35,8 @@ from sim.sequence import (
     NUM_SEQS,
     PREFILL_PAIRS,
     PREFILL_TOKENS,
+    SWAPPED_BLOCKS,
+    SWAPPED_TOKENS,
     IntArray,
 )
 
@@ -41,12 +44,16 @@ FloatArray = NDArray[np.float64]
 
 # seconds, in the order of the coefficients
 OVERHEAD, WEIGHTS, EXPERTS, EXPERTS_TOKEN, LINEAR_TOKEN, KV_TOKEN, PAIR, COPY = range(8)
+SWAPPED_BLOCK, SWAPPED_TOKEN = range(8, 10)
+
+PCIE_4_GB_S = 31.5  # x16, one direction
 
 
 class Roofline(CostModel):
     """Bytes over achievable bandwidth and FLOPs over achievable throughput.
 
-    overhead_s is added to every iteration. The efficiencies are fractions of the device's
+    overhead_s is added to every iteration, host_copy_s to every copy of a swap: K or V of one layer
+    of a block. The efficiencies are fractions of the device's
     memory_gb_s (1e9 bytes/s) and bf16_tflops (dense, 1e12 operations/s). What follows them is the
     experiment's model and device unless it is given here, for one GPU: weights_bytes, num_params,
     num_active_params (those that a token passes through), num_expert_params (those in experts among
@@ -54,7 +61,8 @@ class Roofline(CostModel):
     of experts an iteration reads everything outside of them, and as many of them as its tokens can
     touch, at most all; if num_expert_params is not known, all weights count as experts'. Latent
     attention (MLA) is computed on the latent, as decode kernels do; engines compute prompts on
-    the shorter heads before compression, so their attention is overestimated here.
+    the shorter heads before compression, so their attention is overestimated here. pcie_gb_s is the
+    device's, PCIe 4.0's 31.5 if it has none; host_link_efficiency of it is reached.
     """
 
     kind: ClassVar[str] = "roofline"
@@ -70,6 +78,7 @@ class Roofline(CostModel):
         "head_dim": "model.head_dim",
         "memory_gb_s": "device.memory_gb_s",
         "bf16_tflops": "device.bf16_tflops",
+        "pcie_gb_s": "device.pcie_gb_s",
     }
 
     def __init__(  # noqa: PLR0913 - each is a key of the configuration
@@ -81,6 +90,8 @@ class Roofline(CostModel):
         attention_bandwidth_efficiency: float = 0.85,
         attention_flops_efficiency: float = 0.65,
         copy_efficiency: float = 0.80,
+        host_link_efficiency: float = 0.80,
+        host_copy_s: float = 5e-6,
         weights_bytes: int | None = None,
         num_params: int | None = None,
         num_active_params: int | None = None,
@@ -91,6 +102,7 @@ class Roofline(CostModel):
         head_dim: int | None = None,
         memory_gb_s: float | None = None,
         bf16_tflops: float | None = None,
+        pcie_gb_s: float | None = None,
     ) -> None:
         efficiencies = {
             "linear_bandwidth_efficiency": linear_bandwidth_efficiency,
@@ -98,6 +110,7 @@ class Roofline(CostModel):
             "attention_bandwidth_efficiency": attention_bandwidth_efficiency,
             "attention_flops_efficiency": attention_flops_efficiency,
             "copy_efficiency": copy_efficiency,
+            "host_link_efficiency": host_link_efficiency,
         }
         facts = {
             "weights_bytes": weights_bytes,
@@ -109,17 +122,17 @@ class Roofline(CostModel):
             "head_dim": head_dim,
             "memory_gb_s": memory_gb_s,
             "bf16_tflops": bf16_tflops,
+            "pcie_gb_s": PCIE_4_GB_S if pcie_gb_s is None else pcie_gb_s,
         }
-        if not 0 <= overhead_s < 1e6:
-            raise ValueError(
-                f"overhead_s: must be at least 0 and below 1e6 seconds, got {overhead_s}"
-            )
+        for name, seconds in (("overhead_s", overhead_s), ("host_copy_s", host_copy_s)):
+            if not 0 <= seconds < 1e6:
+                raise ValueError(f"{name}: must be at least 0 and below 1e6 seconds, got {seconds}")
         for name, fraction in efficiencies.items():
             if not 0 < fraction <= 1:
                 raise ValueError(f"{name}: must be above 0 and at most 1, got {fraction}")
         self.facts = {name: self._known(name, value) for name, value in facts.items()}
         self.facts["num_expert_params"] = self._experts(num_expert_params)
-        self._coefficients = _coefficients(overhead_s, efficiencies, self.facts)
+        self._coefficients = _coefficients((overhead_s, host_copy_s), efficiencies, self.facts)
         integers = np.zeros(1, np.int64)
         self._plan = direct(roofline_plan, integers, self._coefficients, integers, 1, 0)
 
@@ -161,7 +174,7 @@ class Roofline(CostModel):
 
 
 def _coefficients(
-    overhead_s: float, efficiency: Mapping[str, float], known: Mapping[str, float]
+    times_s: tuple[float, float], efficiency: Mapping[str, float], known: Mapping[str, float]
 ) -> FloatArray:
     """Seconds of each thing that an iteration does, by the names above."""
     memory, flops = known["memory_gb_s"] * 1e9, known["bf16_tflops"] * 1e12
@@ -169,8 +182,8 @@ def _coefficients(
     params, active, experts = (known[f"num_{name}params"] for name in ("", "active_", "expert_"))
     attention = efficiency["attention_bandwidth_efficiency"]
     pair_flops = 4 * known["layers"] * known["heads"] * known["head_dim"]
-    cells = np.empty(8)
-    cells[OVERHEAD] = overhead_s
+    cells = np.empty(10)
+    cells[OVERHEAD], host_copy_s = times_s
     cells[WEIGHTS] = weights_s * (params - experts) / params
     cells[EXPERTS] = weights_s * experts / params
     cells[EXPERTS_TOKEN] = weights_s * (active - (params - experts)) / params
@@ -178,6 +191,9 @@ def _coefficients(
     cells[KV_TOKEN] = known["kv_bytes_per_token"] / (memory * attention)
     cells[PAIR] = pair_flops / (flops * efficiency["attention_flops_efficiency"])
     cells[COPY] = 2 * known["kv_bytes_per_token"] / (memory * efficiency["copy_efficiency"])
+    link = known["pcie_gb_s"] * 1e9 * efficiency["host_link_efficiency"]
+    cells[SWAPPED_BLOCK] = 2 * known["layers"] * host_copy_s
+    cells[SWAPPED_TOKEN] = known["kv_bytes_per_token"] / link
     return cells
 
 
@@ -194,10 +210,12 @@ def tokens_s(coefficients: FloatArray, tokens: int, decode_kv_tokens: int) -> fl
 
 @compiled
 def once_s(coefficients: FloatArray, batch: IntArray) -> float:
-    """Seconds of what only the first of several iterations does: prompts' attention and copies."""
+    """Seconds of what only the first of several iterations does: prompts, copies and swaps."""
     context = batch[KV_TOKENS] - batch[DECODE_KV_TOKENS]
     prefill = max(context * coefficients[KV_TOKEN], batch[PREFILL_PAIRS] * coefficients[PAIR])
-    seconds: float = prefill + batch[COPIED_TOKENS] * coefficients[COPY]
+    swaps = batch[SWAPPED_BLOCKS] * coefficients[SWAPPED_BLOCK]
+    swaps += batch[SWAPPED_TOKENS] * coefficients[SWAPPED_TOKEN]
+    seconds: float = prefill + batch[COPIED_TOKENS] * coefficients[COPY] + swaps
     return seconds
 
 

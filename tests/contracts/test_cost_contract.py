@@ -23,6 +23,8 @@ from sim.sequence import (
     NUM_SEQS,
     PREFILL_PAIRS,
     PREFILL_TOKENS,
+    SWAPPED_BLOCKS,
+    SWAPPED_TOKENS,
     IntArray,
     empty_batch,
     next_decode,
@@ -230,6 +232,16 @@ def test_a_roofline_computes_every_pair_of_a_prompt() -> None:
     assert roofline().iteration_s(batch) == pytest.approx(200 + 40.4 + 7 * 2 * 10 / 1000)
 
 
+def test_a_swap_takes_its_copies_and_its_bytes_over_the_host_link() -> None:
+    """Two blocks of 4 slots, K and V of one layer each, and 80 bytes at 100 bytes/s."""
+    batch, swapping = batch_of(1, 0), batch_of(1, 0)
+    swapping[[SWAPPED_BLOCKS, SWAPPED_TOKENS]] = 2, 8
+    slow = roofline(host_copy_s=0.5, pcie_gb_s=2e-7, host_link_efficiency=0.5)
+    assert slow.iteration_s(swapping) - slow.iteration_s(batch) == pytest.approx(2 * 2 * 0.5 + 0.8)
+    linear = Linear(per_swapped_block_s=0.25, per_swapped_token_s=0.125)
+    assert linear.iteration_s(swapping) - linear.iteration_s(batch) == pytest.approx(1.5)
+
+
 def test_a_roofline_of_experts_reads_no_more_weights_than_its_tokens_touch() -> None:
     """A tenth of the parameters is active: one token reads a tenth, twenty read all."""
     experts = roofline(num_active_params=100, bf16_tflops=1.0)
@@ -257,6 +269,8 @@ def test_the_defaults_of_a_rooflines_efficiencies_are_those_documented() -> None
         "attention_bandwidth_efficiency": 0.85,
         "attention_flops_efficiency": 0.65,
         "copy_efficiency": 0.80,
+        "host_link_efficiency": 0.80,
+        "host_copy_s": 5e-6,
     }
 
 
