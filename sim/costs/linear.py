@@ -29,12 +29,12 @@ FloatArray = NDArray[np.float64]
 class Linear(CostModel):
     """A sum of seven terms, each a number of seconds times what the iteration contains of it.
 
-    base_s once, per_seq_s a sequence, per_kv_token_s a token of KV that the batch's sequences
-    hold (the ones written in this iteration included), per_prefill_token_s a prompt token
-    computed in it, per_copied_token_s a token whose KV is copied within the pool;
-    per_swapped_block_s is for a block that moves between device and host, and per_swapped_token_s
-    for each of its slots. The defaults of the last three are OPT-13B's 819,200 bytes a token, copied at 1.6 TB/s,
-    swapped at 25 GB/s, and 80 copies a block, K and V of 40 layers, of 5 us each.
+    base_s once, per_seq_s a sequence, per_kv_token_s a token of KV that the batch's sequences hold
+    (the ones written in this iteration included), per_prefill_token_s a prompt token computed in
+    it, per_copied_token_s a token whose KV is copied within the pool; per_swapped_block_s is for a
+    block that moves between device and host, and per_swapped_token_s for each of its slots. The
+    defaults of the last three are OPT-13B's 819,200 bytes a token, copied at 1.6 TB/s, swapped at
+    25 GB/s, and 80 copies a block, K and V of 40 layers, of 5 us each.
     """
 
     kind: ClassVar[str] = "linear"
