@@ -195,7 +195,7 @@ class Replica:
         num_waiting = scheduler.num_waiting
         scheduled = self._num_scheduled
         if scheduled:
-            recorder.log[0] = self.allocator.terms
+            recorder.log[0] = self.allocator.recorded
         if count > scheduled:
             log = recorder.log[scheduled:count]
             self.allocator.append_ahead(self._rows, count - scheduled, log)
@@ -233,7 +233,7 @@ class Replica:
     def _record_idle(self, since_ns: int) -> None:
         recorder = self.recorder
         recorder.boundaries[:2] = (since_ns, self.env.now)
-        recorder.log[0] = self.allocator.terms
+        recorder.log[0] = self.allocator.recorded
         recorder.idle(self.scheduler.num_waiting)
 
 

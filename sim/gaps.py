@@ -1,4 +1,7 @@
-"""A histogram of gaps between tokens, of bounded size: exact sum and count, cells 0.1 % wide."""
+"""A histogram of bounded size: exact sum and count, cells 0.1 % wide.
+
+Of gaps between tokens in ns, and of other whole numbers that may be large.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,15 @@ six, so the six add to 1. With the suffix `_queued` the integral covers the queu
 after the warm-up only: iterations after whose schedule() a request still waited for memory or
 for max_num_seqs, from the moment as many requests have finished as ran when memory was first
 full. Without such time the value is None, never 0.
+
+What sharing saves (README, "What a prefix cache saves"), None in memory that shares nothing:
+
+num_queried_tokens, num_hit_tokens, num_hit_requests, num_recomputed_tokens   sim.schedulers.tally
+hit_rate                   num_hit_tokens / num_queried_tokens
+num_evicted_blocks         blocks that were given away while they could still be found
+reuse_distance_blocks_*    Allocator.reuse_distances
+shared_blocks_saved_frac   (blocks in the tables of sequences - different blocks in them) / the
+                           former, both integrated over time: Fig. 15 of the PagedAttention paper
 """
 
 from __future__ import annotations
@@ -57,6 +66,8 @@ COUNTERS = (
     "num_copied_tokens",
     "num_queried_tokens",
     "num_hit_tokens",
+    "num_hit_requests",
+    "num_recomputed_tokens",
     "num_evicted_blocks",
 )
 
@@ -92,7 +103,7 @@ def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None
     }
     for name in ("ttft_s", "tpot_s"):
         row |= spread(name, latencies[name])
-    row |= gap_spread(run.scheduler.gaps)
+    row |= histogram_spread("itl_s", run.scheduler.gaps, PERCENTILES, NS_PER_S)
     row |= spread("e2e_s", latencies["e2e_s"])
     normalized = latencies["e2e_s"] / done[:, NUM_GENERATED] if len(done) else np.empty(0)
     row["normalized_latency_s_mean"] = _mean(normalized)
@@ -101,7 +112,7 @@ def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None
 
 
 def _counters(run: Run, kv_bytes_per_token: int | None) -> Row:
-    """What the allocator has counted, and the mean number of holes that a search looks at."""
+    """What allocator and scheduler have counted, and what follows from it."""
     counts = {**run.allocator.counters(), **run.scheduler.counters()}
     row: Row = {name: counts.get(name) for name in COUNTERS}
     searches, inspected = counts.get("num_placements", 0), counts.get("num_holes_inspected", 0)
@@ -110,7 +121,10 @@ def _counters(run: Run, kv_bytes_per_token: int | None) -> Row:
     row["copied_bytes"] = None
     if copied is not None and kv_bytes_per_token is not None:
         row["copied_bytes"] = copied * kv_bytes_per_token
-    return row
+    queried = counts.get("num_queried_tokens", 0)
+    row["hit_rate"] = counts["num_hit_tokens"] / queried if queried else None
+    distances = run.allocator.reuse_distances()
+    return row | histogram_spread("reuse_distance_blocks", distances, (50, 90))
 
 
 def request_latencies(done: IntArray) -> dict[str, Floats]:
@@ -136,27 +150,27 @@ def spread(name: str, values: Floats) -> Row:
     return row
 
 
-def gap_spread(gaps: IntArray) -> Row:
-    """Mean and percentiles of inter-token latency from its histogram.
+def histogram_spread(
+    name: str, histogram: IntArray | None, percentiles: Sequence[int], unit: int = 1
+) -> Row:
+    """Mean and percentiles of what sim.gaps has counted, in units; None if it is nothing.
 
     The mean is exact; a percentile is the middle of a cell that is at most 0.1 % wide.
     """
-    count = int(gaps[GAP_COUNT])
-    if count == 0:
-        return {"itl_s_mean": None, **{f"itl_s_p{p}": None for p in PERCENTILES}}
-    total_ns = int(gaps[GAP_SUM_S]) * NS_PER_S + int(gaps[GAP_SUM_NS])
-    row: Row = {"itl_s_mean": total_ns / count / NS_PER_S}
-    cumulative = np.cumsum(gaps[GAP_FIRST:])
-    for percentile in PERCENTILES:
+    count = 0 if histogram is None else histogram.item(GAP_COUNT)
+    if histogram is None or count == 0:
+        return {f"{name}_mean": None, **{f"{name}_p{p}": None for p in percentiles}}
+    total = histogram.item(GAP_SUM_S) * NS_PER_S + histogram.item(GAP_SUM_NS)
+    row: Row = {f"{name}_mean": total / count / unit}
+    cumulative = np.cumsum(histogram[GAP_FIRST:])
+    for percentile in percentiles:
         rank = max(1, -(-count * percentile // 100))
-        row[f"itl_s_p{percentile}"] = (
-            cell_middle_ns(int(np.searchsorted(cumulative, rank))) / NS_PER_S
-        )
+        row[f"{name}_p{percentile}"] = cell_middle(int(np.searchsorted(cumulative, rank))) / unit
     return row
 
 
-def cell_middle_ns(cell: int) -> float:
-    """The middle of a cell of the gap histogram."""
+def cell_middle(cell: int) -> float:
+    """The middle of a cell of a histogram."""
     if cell < 2 << GAP_BITS:
         return float(cell)
     shift = (cell >> GAP_BITS) - 1
@@ -177,6 +191,8 @@ def memory_metrics(run: Run) -> Row:
         pool = sum(integrals[name] for name in TERM_NAMES)
         for name in TERM_NAMES:
             row[f"{name}_frac{suffix}"] = integrals[name] / pool if pool else None
+        tables, held = integrals["table_blocks"], integrals["held_blocks"]
+        row[f"shared_blocks_saved_frac{suffix}"] = (tables - held) / tables if tables else None
     row["queued_time_frac"] = queued["queued"] / measured_ns if measured_ns else None
     row["num_queued_iterations"] = recorder.num_queued_iterations
     row["num_running_mean"] = totals["num_running"] / time_ns if time_ns else None

@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.allocators.base import EXTERNAL, FREE, NUM_TERMS, TERM_NAMES
+from sim.allocators.base import EXTERNAL, FREE, NUM_RECORDED, TERM_NAMES
 from sim.jit import compiled, direct
 from sim.sequence import IntArray
 
 NUM_BUCKETS = 2048
 FIRST_WIDTH_NS = 1_000_000  # doubles until the run fits
 
-# what is integrated over time, beside the six terms
-RUNNING, WAITING, QUEUED, QUEUED_RUNNING = range(NUM_TERMS, NUM_TERMS + 4)
-NUM_COLUMNS = NUM_TERMS + 4
-COLUMN_NAMES = (*TERM_NAMES, "num_running", "num_waiting", "queued", "num_running_queued")
+# what is integrated over time, beside what the allocator keeps recorded
+RUNNING, WAITING, QUEUED, QUEUED_RUNNING = range(NUM_RECORDED, NUM_RECORDED + 4)
+NUM_COLUMNS = NUM_RECORDED + 4
+COLUMN_NAMES = (
+    *TERM_NAMES,
+    "table_blocks",
+    "held_blocks",
+    "num_running",
+    "num_waiting",
+    "queued",
+    "num_running_queued",
+)
 
 # the buckets are followed by the sums over measured queued iterations, and by the state
 MEASURED, STATE = NUM_BUCKETS, NUM_BUCKETS + 1
@@ -37,12 +45,13 @@ class Recorder:
     """Integrates a run in bounded memory: buckets of time double in width as the run grows.
 
     The caller fills boundaries and log, then calls `iterations` or `idle`: iteration i lasts
-    from boundaries[i] to boundaries[i + 1], and log[i] holds the six terms during it.
+    from boundaries[i] to boundaries[i + 1], and log[i] holds what the allocator keeps
+    recorded during it: the six terms, and blocks in tables.
     """
 
     def __init__(self, origin_ns: int) -> None:
         self.boundaries: IntArray = np.zeros(MAX_STRETCH + 1, np.int64)
-        self.log: IntArray = np.zeros((MAX_STRETCH, NUM_TERMS), np.int64)
+        self.log: IntArray = np.zeros((MAX_STRETCH, NUM_RECORDED), np.int64)
         self.joined: IntArray = np.zeros(MAX_STRETCH, np.int64)
         self.num_iterations = 0
         self.num_queued_iterations = 0
@@ -159,13 +168,13 @@ def halve(sums: IntArray) -> None:
 
 
 @compiled
-def add(cells: IntArray, terms: IntArray, others: tuple[int, int, int], time_ns: int) -> None:
-    """Add terms, num_running, num_waiting and queued, each x time, to one row of sums."""
+def add(cells: IntArray, recorded: IntArray, others: tuple[int, int, int], time_ns: int) -> None:
+    """Add what is recorded, num_running, num_waiting and queued, each x time, to a row of sums."""
     seconds = time_ns // _SECOND
     nanoseconds = time_ns % _SECOND
-    for c in range(NUM_TERMS):
-        cells[c, 0] += terms[c] * seconds
-        cells[c, 1] += terms[c] * nanoseconds
+    for c in range(NUM_RECORDED):
+        cells[c, 0] += recorded[c] * seconds
+        cells[c, 1] += recorded[c] * nanoseconds
     for c in range(3):
         cells[RUNNING + c, 0] += others[c] * seconds
         cells[RUNNING + c, 1] += others[c] * nanoseconds
@@ -190,15 +199,15 @@ def record(
     """Integrate `count` iterations into the buckets they overlap, and into the measured sums."""
     origin = sums[STATE, ORIGIN_NS, 0]
     for i in range(count):
-        terms = log[i]
+        recorded = log[i]
         if flags & IS_FRAGMENTED:
-            terms[EXTERNAL] += terms[FREE]
-            terms[FREE] = 0
+            recorded[EXTERNAL] += recorded[FREE]
+            recorded[FREE] = 0
         here = (num_running, num_waiting + joined[i], 1 if flags & IS_QUEUED else 0)
         start = boundaries[i] - origin
         end = boundaries[i + 1] - origin
         if flags & IS_MEASURED:
-            add(sums[MEASURED], terms, here, end - start)
+            add(sums[MEASURED], recorded, here, end - start)
         while start < end:
             width = sums[STATE, WIDTH_NS, 0]
             bucket = start // width
@@ -206,6 +215,6 @@ def record(
                 halve(sums)
                 continue
             stop = min(end, (bucket + 1) * width)
-            add(sums[bucket], terms, here, stop - start)
+            add(sums[bucket], recorded, here, stop - start)
             sums[STATE, USED, 0] = max(sums[STATE, USED, 0], bucket + 1)
             start = stop

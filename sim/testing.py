@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sim.allocators.base import CACHED, FREE, Admission, Allocator
+from sim.allocators.base import CACHED, FREE, NUM_RECORDED, Admission, Allocator
 from sim.allocators.checked import CheckedAllocator, difference, require, visible_state
 from sim.sequence import (
     FINAL_TOKENS,
@@ -134,7 +134,7 @@ class History:
         num_iterations = min([num_iterations, *(self.room(row) for row in rows)])
         promised = self.fast.can_append(array, num_iterations)
         self._sample(rows, [1] * len(rows))
-        log = np.full((promised, len(self.fast.terms)), -1, np.int64)
+        log = np.full((promised, NUM_RECORDED), -1, np.int64)
         self.fast.append_ahead(array, promised, log)
         ones = np.ones(len(rows), np.int64)
         for i in range(promised):
@@ -144,8 +144,8 @@ class History:
                 f"{self.fast.kind}: can_append promised {promised}, iteration {i} fails",
             )
             require(
-                np.array_equal(log[i], self.slow.terms),
-                f"{self.fast.kind}: append_ahead logs {log[i]}, iteration {i} {self.slow.terms}",
+                np.array_equal(log[i], self.slow.recorded),
+                f"{self.fast.kind}: append_ahead logs {log[i]}, iteration {i} {self.slow.recorded}",
             )
         self._sample(rows, [0] * len(rows))
         self.compare()

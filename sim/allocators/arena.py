@@ -8,7 +8,7 @@ from __future__ import annotations
 from sim.allocators.base import (
     EXTERNAL,
     FREE,
-    NUM_TERMS,
+    NUM_RECORDED,
     RESERVED,
     TOKEN_STATES,
     BoolArray,
@@ -210,7 +210,7 @@ def append_ahead(
     for i in range(num_iterations):
         arena[TOKEN_STATES] += num_rows
         arena[RESERVED] -= num_rows
-        for j in range(NUM_TERMS):
+        for j in range(NUM_RECORDED):
             log[i, j] = arena[j]
 
 

@@ -5,7 +5,9 @@ changes nothing, and an operation that fails changes nothing either. Its constru
 are its configuration; `bind` gives it a pool and the table.
 
 Conservation: total = token_states + reserved + internal + external + cached + free, in slots,
-after every operation. `terms` holds the six numbers and is always current.
+after every operation. `recorded` holds the six numbers and, behind them, how many blocks stand in
+the block tables of sequences and how many different ones those are; it is always current, and
+`terms` is its first part. The engine integrates it over time.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ BoolArray = NDArray[np.bool_]
 TERM_NAMES = ("token_states", "reserved", "internal", "external", "cached", "free")
 TOKEN_STATES, RESERVED, INTERNAL, EXTERNAL, CACHED, FREE = range(6)
 NUM_TERMS = 6
+# what is recorded behind the terms; both stay 0 in memory that never shares a block
+TABLE_BLOCKS = 6  # blocks in the tables of sequences: one that n of them hold counts n times
+HELD_BLOCKS = 7  # the same, each block once
+NUM_RECORDED = 8
 
 
 class KVUsage(NamedTuple):
@@ -85,8 +91,8 @@ class Allocator(ABC):
         self.num_slots = num_slots
         self.sequences = sequences
         self.max_model_len = max_model_len
-        self.terms: IntArray = np.zeros(NUM_TERMS, np.int64)
-        self.terms[FREE] = num_slots
+        self.recorded: IntArray = np.zeros(NUM_RECORDED, np.int64)
+        self.recorded[FREE] = num_slots
 
     @abstractmethod
     def can_allocate(self, row: int) -> Admission:
@@ -212,13 +218,13 @@ class Allocator(ABC):
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         """Run num_iterations iterations of one token a row, known to succeed.
 
-        log[i] receives the terms after iteration i.
+        log[i] receives what is recorded after iteration i.
         """
         counts = np.ones(len(rows), np.int64)
         for i in range(num_iterations):
             if self.append(rows, counts) != len(rows):
                 raise ConservationError(f"{self.kind}: can_append promised iteration {i}")
-            log[i] = self.terms
+            log[i] = self.recorded
 
     def retire(self, row: int) -> None:
         """The row's sequence is done, but its memory stays until it is freed: of no use now."""
@@ -232,6 +238,15 @@ class Allocator(ABC):
         """Further counts for the summary; which ones there are, sim.metrics says."""
         return {}
 
+    def reuse_distances(self) -> IntArray | None:
+        """A histogram (sim.gaps) of how far back hits reach; None for memory that finds nothing.
+
+        The reuse distance of a hit is counted for each block that waited in the free queue when
+        it was hit: how many blocks have been taken from the front of the queue for other tokens
+        since it was freed. Those that were hit themselves are not among them.
+        """
+        return None
+
     def held_ranges(self, row: int) -> IntArray:
         """(first slot, slots) of what the row holds, in logical order: shape (pieces, 2).
 
@@ -242,6 +257,11 @@ class Allocator(ABC):
     def fragmented_for(self, row: int) -> bool:
         """Whether the row fits into the free slots in total but into no hole of them."""
         return False
+
+    @property
+    def terms(self) -> IntArray:
+        """The six conservation terms in slots, as they are now: a view."""
+        return self.recorded[:NUM_TERMS]
 
     @property
     def num_blocks(self) -> int | None:

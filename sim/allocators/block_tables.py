@@ -13,7 +13,7 @@ class BlockTables(Allocator):
     """A pool of blocks. A subclass sets these attributes in `bind`."""
 
     block_size: int
-    _pool: IntArray  # terms, then the cells that sim.allocators.blocks names
+    _pool: IntArray  # what is recorded, then the cells that sim.allocators.blocks names
     _rows: IntArray  # the sequence table's
     _table: blocks.BlockIds  # one row a row
 

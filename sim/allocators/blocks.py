@@ -1,8 +1,8 @@
 """Compiled operations of the block-pool family: a free list of equal blocks and block tables.
 
-pool holds the conservation terms and then the cells named below; table[row, i] is the id of the
-block that holds the row's tokens from i * block_size on; free_blocks is a stack whose first
-pool[NUM_FREE] entries are the free ids.
+pool holds what is recorded (sim.allocators.base) and then the cells named below; table[row, i] is
+the id of the block that holds the row's tokens from i * block_size on; free_blocks is a stack whose
+first pool[NUM_FREE] entries are the free ids.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.allocators.base import NUM_TERMS, RESERVED, TOKEN_STATES, resize_row
+from sim.allocators.base import NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
 from sim.jit import compiled
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray
 
 BlockIds = NDArray[np.int32]
 
-# cells of the pool's state, after the conservation terms
-BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, WATERMARK_BLOCKS = range(NUM_TERMS, NUM_TERMS + 4)
-NUM_CELLS = NUM_TERMS + 4
+# cells of the pool's state, after what is recorded
+BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, WATERMARK_BLOCKS = range(NUM_RECORDED, NUM_RECORDED + 4)
+NUM_CELLS = NUM_RECORDED + 4
 
 
 def check_knobs(block_size: int, watermark: float) -> None:
@@ -182,7 +182,7 @@ def append_ahead(
             k = chains[block_size + k]
         pool[TOKEN_STATES] += num_rows
         pool[RESERVED] -= num_rows
-        for j in range(NUM_TERMS):
+        for j in range(NUM_RECORDED):
             log[i, j] = pool[j]
 
 

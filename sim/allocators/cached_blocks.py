@@ -4,11 +4,12 @@ Beside the pool, the sequences and the block tables there are:
 
 keys[row]     a row's number of keys, how many of its blocks are findable, then its keys: number i
               stands for the content of its block i and all before it
-blocks        one row a block: references, the key it is findable by, and its neighbours in the
-              free queue and among the blocks of the same key; the row behind the last block holds
-              the ends of the queue
+blocks        one row a block: references, the key it is findable by, its neighbours in the free
+              queue and among the blocks of the same key, and when it was freed; the row behind the
+              last block holds the ends of the queue
 chains[key]   the first and the last block of a key, in the order in which they became findable
 events        who became findable or was evicted, in order, if somebody wants to know
+distances     a histogram (sim.gaps) of reuse distances, in blocks
 
 Block 0 is the null block: it is never given away.
 """
@@ -18,11 +19,14 @@ from __future__ import annotations
 from sim.allocators.base import (
     CACHED,
     FREE,
+    HELD_BLOCKS,
     INTERNAL,
+    TABLE_BLOCKS,
     TOKEN_STATES,
 )
 from sim.allocators.blocks import BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, BlockIds
 from sim.allocators.blocks import NUM_CELLS as NUM_BLOCK_CELLS
+from sim.gaps import count_gaps
 from sim.jit import compiled
 from sim.sequence import FINAL_TOKENS, NUM_TOKENS, IntArray
 
@@ -30,14 +34,16 @@ from sim.sequence import FINAL_TOKENS, NUM_TOKENS, IntArray
 NUM_HOLDING = NUM_BLOCK_CELLS  # rows that hold blocks
 IS_CACHING, PREPENDS_UNHASHED, RESERVES_FULL, MAX_TOKENS = range(NUM_HOLDING + 1, NUM_HOLDING + 5)
 NUM_EVENTS, NUM_EVICTED = NUM_HOLDING + 5, NUM_HOLDING + 6
-NUM_CELLS = NUM_HOLDING + 7
+NUM_TAKEN = NUM_HOLDING + 7  # blocks taken from the front of the free queue, so far
+NUM_CELLS = NUM_HOLDING + 8
 
 # columns of keys
 NUM_KEYS, NUM_CACHED, FIRST_KEY = range(3)
 
 # columns of blocks
 REF_CNT, NUM_ACTIVE, KEY, NEXT, PREVIOUS, NEXT_SAME, PREVIOUS_SAME = range(7)
-NUM_COLUMNS = 7
+FREED_AT = 7  # NUM_TAKEN when it was last freed
+NUM_COLUMNS = 8
 NONE = -1
 
 # columns of chains, and what an event says
@@ -139,13 +145,19 @@ def change_refs(pool: IntArray, blocks: IntArray, block: int, refs: int, active:
 
 
 @compiled
-def touch(pool: IntArray, blocks: IntArray, block: int) -> None:
-    """A row takes a block that was found: out of the free queue, if it is there."""
+def touch(pool: IntArray, blocks: IntArray, distances: IntArray, block: int) -> None:
+    """A row takes a block that was found: out of the free queue, if it is there.
+
+    Then distances counts how many blocks have been taken from the front since it was freed.
+    """
     if blocks[block, REF_CNT] == 0:
         unlink(blocks, block)
         pool[NUM_FREE] -= 1
+        pool[HELD_BLOCKS] += 1
         pool[CACHED] -= pool[BLOCK_SIZE]
         pool[FREE] += pool[BLOCK_SIZE]
+        count_gaps(distances, pool[NUM_TAKEN] - blocks[block, FREED_AT], 1)
+    pool[TABLE_BLOCKS] += 1
     change_refs(pool, blocks, block, 1, 1)
 
 
@@ -175,6 +187,9 @@ def take(
     block = blocks[pool[NUM_BLOCKS], NEXT]
     unlink(blocks, block)
     pool[NUM_FREE] -= 1
+    pool[NUM_TAKEN] += 1
+    pool[HELD_BLOCKS] += 1
+    pool[TABLE_BLOCKS] += 1
     if blocks[block, KEY] != NONE:
         evict(pool, blocks, chains, events, block)
     blocks[block, REF_CNT] = blocks[block, NUM_ACTIVE] = 1

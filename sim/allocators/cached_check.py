@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from sim.allocators.base import ConservationError, KVUsage, row_terms
+from sim.allocators.base import (
+    HELD_BLOCKS,
+    TABLE_BLOCKS,
+    ConservationError,
+    KVUsage,
+    row_terms,
+)
 from sim.allocators.cached_blocks import (
     FIRST,
     KEY,
@@ -59,6 +67,21 @@ def recount_shared(
     counts = [int((use[1:] == kind).sum()) for kind in (3, 2, 1)]
     cached = int(is_cached.sum()) * block_size
     return KVUsage(counts[0], counts[1], counts[2], 0, cached, len(unheld) * block_size - cached)
+
+
+def check_tables(recorded: IntArray, tables: Iterable[IntArray], kind: str) -> None:
+    """Compare the running sums of what stands in block tables with the tables.
+
+    Raises ConservationError if they differ.
+    """
+    blocks = np.concatenate([np.empty(0, np.int64), *tables])
+    counted = [len(blocks), len(np.unique(blocks))]
+    found = recorded[[TABLE_BLOCKS, HELD_BLOCKS]].tolist()
+    if found != counted:
+        raise ConservationError(
+            f"{kind}: {found} are recorded as blocks in tables and different ones, a recount "
+            f"gives {counted}"
+        )
 
 
 def _check_links(state: State) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from sim.allocators.base import (
     CACHED,
     FREE,
-    NUM_TERMS,
+    HELD_BLOCKS,
+    NUM_RECORDED,
     RESERVED,
+    TABLE_BLOCKS,
     TOKEN_STATES,
     resize_row,
     retire_row,
@@ -23,6 +25,7 @@ from sim.allocators.blocks import (
 from sim.allocators.cached_blocks import (
     FIRST,
     FIRST_KEY,
+    FREED_AT,
     IS_CACHING,
     KEY,
     MAX_TOKENS,
@@ -31,6 +34,7 @@ from sim.allocators.cached_blocks import (
     NUM_CACHED,
     NUM_HOLDING,
     NUM_KEYS,
+    NUM_TAKEN,
     PREPENDS_UNHASHED,
     PREVIOUS,
     REF_CNT,
@@ -120,6 +124,7 @@ def admit(
     blocks: IntArray,
     chains: IntArray,
     events: IntArray,
+    distances: IntArray,
     row: int,
     count: int,
 ) -> int:
@@ -130,7 +135,7 @@ def admit(
     num_hits = find(pool, sequences, keys, chains, row)
     for i in range(num_hits):
         block = chains[keys[row, FIRST_KEY + i], FIRST]
-        touch(pool, blocks, block)
+        touch(pool, blocks, distances, block)
         table[row, i] = block
     if num_hits > 0:
         pool[NUM_HOLDING] += 1
@@ -244,7 +249,7 @@ def append_ahead(
             k = scratch[size + k]
         pool[TOKEN_STATES] += num_rows
         pool[RESERVED] -= num_rows
-        for j in range(NUM_TERMS):
+        for j in range(NUM_RECORDED):
             log[i, j] = pool[j]
 
 
@@ -268,11 +273,14 @@ def free(
         active = 0 if is_retired(sequences, row) else -1
         if held > 0:
             pool[NUM_HOLDING] -= 1
+            pool[TABLE_BLOCKS] -= held
         for i in range(held - 1, -1, -1):
             block = table[row, i]
             if change_refs(pool, blocks, block, -1, active) == 0:
                 blocks[block, NUM_ACTIVE] = 0
+                blocks[block, FREED_AT] = pool[NUM_TAKEN]
                 pool[NUM_FREE] += 1
+                pool[HELD_BLOCKS] -= 1
                 if blocks[block, KEY] != NONE:
                     pool[CACHED] += size
                     pool[FREE] -= size

@@ -8,7 +8,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from sim.allocators.base import (
+    HELD_BLOCKS,
     INTERNAL,
+    NUM_TERMS,
+    TABLE_BLOCKS,
     TOKEN_STATES,
     Admission,
     Allocator,
@@ -36,11 +39,11 @@ def require(condition: bool, sentence: str) -> None:
 
 
 def visible_state(allocator: Allocator) -> dict[str, IntArray]:
-    """The terms and, where the allocator shows them, its free blocks and holes in their order.
+    """What is recorded and, where the allocator shows them, its free blocks and holes in order.
 
     And who shares what: reference counts, and the blocks that are findable.
     """
-    state = {"terms": allocator.terms.copy()}
+    state = {"terms": allocator.terms.copy(), "tables": allocator.recorded[NUM_TERMS:].copy()}
     for name in ("free_list", "holes", "ref_counts", "findable"):
         method = getattr(allocator, name, None)
         if method is not None:
@@ -203,7 +206,7 @@ class CheckedAllocator(Allocator):
         self._require_advance(rows_before, rows, np.full(len(rows), num_iterations))
         self._require_totals(log[:num_iterations], "append_ahead")
         if num_iterations:
-            is_current = np.array_equal(log[num_iterations - 1], self.terms)
+            is_current = np.array_equal(log[num_iterations - 1], self.recorded)
             self._require(is_current, "append_ahead logs other terms than it leaves")
         self._check_now("append_ahead")
 
@@ -230,6 +233,9 @@ class CheckedAllocator(Allocator):
     def counters(self) -> dict[str, int]:
         return self._ask("counters", self.inner.counters)
 
+    def reuse_distances(self) -> IntArray | None:
+        return self._ask("reuse_distances", self.inner.reuse_distances)
+
     def held_ranges(self, row: int) -> IntArray:
         return self.inner.held_ranges(row)
 
@@ -242,7 +248,7 @@ class CheckedAllocator(Allocator):
 
     def check(self, rows: IntArray) -> None:
         self.inner.check(rows)
-        self._require_totals(self.terms[np.newaxis], "check")
+        self._require_totals(self.recorded[np.newaxis], "check")
 
     def _try(self, name: str, operation: Callable[[], Admission]) -> Admission:
         """What an operation answers, that does all of something or nothing."""
@@ -254,19 +260,24 @@ class CheckedAllocator(Allocator):
         return verdict
 
     def _check_now(self, operation: str) -> None:
-        self._require_totals(self.terms[np.newaxis], operation)
+        self._require_totals(self.recorded[np.newaxis], operation)
         self.inner.check(np.flatnonzero(self.sequences.rows[:, NUM_SLOTS]))
 
     def _require(self, condition: bool, sentence: str) -> None:
         require(condition, f"{self.kind}: {sentence}")
 
     def _require_totals(self, log: IntArray, operation: str) -> None:
-        """No term is negative and all add to the pool, or to what unlimited memory has written."""
+        """No term is negative and all add to the pool, or to what unlimited memory has written.
+
+        And no block is held that stands in no table.
+        """
         self._require(not (log < 0).any(), f"a term is negative after {operation}")
         in_use = log[:, TOKEN_STATES] + log[:, INTERNAL]
         totals = np.maximum(self.num_slots, in_use)
-        are_right = np.array_equal(log.sum(axis=1), totals)
+        are_right = np.array_equal(log[:, :NUM_TERMS].sum(axis=1), totals)
         self._require(are_right, f"the terms do not add to the pool after {operation}")
+        are_held = not (log[:, HELD_BLOCKS] > log[:, TABLE_BLOCKS]).any()
+        self._require(are_held, f"more blocks are held than stand in tables after {operation}")
 
     def _require_advance(self, before: IntArray, rows: IntArray, counts: IntArray) -> None:
         """Each row has computed so many more tokens, and no other row has changed."""

@@ -24,7 +24,7 @@ from sim.allocators.base import (
     ADMISSIONS,
     EXTERNAL,
     FREE,
-    NUM_TERMS,
+    NUM_RECORDED,
     Admission,
     BoolArray,
     ConservationError,
@@ -99,7 +99,7 @@ class Contiguous(CopiedForks):
         state[EXTERNAL] = num_slots - size
         state[FREE] = size
         self._arena = state
-        self.terms = state[:NUM_TERMS]
+        self.recorded = state[:NUM_RECORDED]
         self._holes: IntArray = np.zeros((len(blocks), 2), np.int64)
         self._holes[:, 1] = blocks
         self._holes[1:, 0] = np.cumsum(blocks)[:-1]

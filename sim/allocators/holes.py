@@ -13,20 +13,20 @@ above. buddy is best fit among powers of two, halving what is too large.
 
 from __future__ import annotations
 
-from sim.allocators.base import NUM_TERMS
+from sim.allocators.base import NUM_RECORDED
 from sim.jit import compiled
 from sim.sequence import IntArray
 
-# cells of the arena's state, after the conservation terms
-NUM_HOLES = NUM_TERMS
-SIZE = NUM_TERMS + 1  # slots that can be given away at all
-LARGEST = NUM_TERMS + 2  # the largest range that an empty arena can give
-PLACEMENT = NUM_TERMS + 3
-ROVER = NUM_TERMS + 4  # where the last placed range ends: next_fit goes on from there
-MIN_BLOCK = NUM_TERMS + 5  # slots of a buddy system's smallest block
-NUM_PLACED = NUM_TERMS + 6
-NUM_INSPECTED = NUM_TERMS + 7  # holes looked at for the placed ones
-NUM_HOLE_CELLS = NUM_TERMS + 8
+# cells of the arena's state, after what is recorded
+NUM_HOLES = NUM_RECORDED
+SIZE = NUM_RECORDED + 1  # slots that can be given away at all
+LARGEST = NUM_RECORDED + 2  # the largest range that an empty arena can give
+PLACEMENT = NUM_RECORDED + 3
+ROVER = NUM_RECORDED + 4  # where the last placed range ends: next_fit goes on from there
+MIN_BLOCK = NUM_RECORDED + 5  # slots of a buddy system's smallest block
+NUM_PLACED = NUM_RECORDED + 6
+NUM_INSPECTED = NUM_RECORDED + 7  # holes looked at for the placed ones
+NUM_HOLE_CELLS = NUM_RECORDED + 8
 
 PLACEMENTS = {"buddy": 0, "first_fit": 1, "best_fit": 2, "next_fit": 3}
 _BUDDY, _FIRST_FIT, _BEST_FIT, _NEXT_FIT = range(4)

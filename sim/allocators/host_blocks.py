@@ -7,11 +7,11 @@ blocks stay where they are. moved is scratch, one cell a block, all of them NOWH
 
 from __future__ import annotations
 
+from sim.allocators.base import TABLE_BLOCKS
 from sim.allocators.blocks import BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, WATERMARK_BLOCKS, BlockIds
 from sim.allocators.shared_blocks import (
     NUM_BLOCKS_IN,
     NUM_BLOCKS_OUT,
-    NUM_ENTRIES,
     NUM_HOST_FREE,
     PIN,
     SWAPPED_IN,
@@ -90,7 +90,7 @@ def swap_out(
                 moved[block] = NOWHERE
             table[row, entry] = there
             refs[there] += 1
-            pool[NUM_ENTRIES] -= 1
+            pool[TABLE_BLOCKS] -= 1
 
 
 @compiled
@@ -120,7 +120,7 @@ def swap_in(
             else:
                 table[row, entry] = moved[block]
                 refs[moved[block]] += 1
-            pool[NUM_ENTRIES] += 1
+            pool[TABLE_BLOCKS] += 1
             refs[block] -= 1
             if refs[block] == 0:
                 moved[block] = NOWHERE
@@ -144,7 +144,7 @@ def forget_swapped(
         if block < pool[NUM_BLOCKS]:
             drop_block(pool, sequences, table, refs, free_blocks, row, entry)
             continue
-        pool[NUM_ENTRIES] += 1  # forget() takes them out for all entries
+        pool[TABLE_BLOCKS] += 1  # forget() takes them out for all entries
         refs[block] -= 1
         if refs[block] == 0:
             host_blocks[pool[NUM_HOST_FREE]] = block

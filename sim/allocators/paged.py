@@ -19,7 +19,7 @@ from sim.allocators.base import (
     ADMISSIONS,
     EXTERNAL,
     FREE,
-    NUM_TERMS,
+    NUM_RECORDED,
     Admission,
     BoolArray,
     ConservationError,
@@ -61,7 +61,7 @@ class Paged(CopiedForks, BlockTables):
         pool[blocks.NUM_BLOCKS] = pool[blocks.NUM_FREE] = num_blocks
         pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
         self._pool = pool
-        self.terms = pool[:NUM_TERMS]
+        self.recorded = pool[:NUM_RECORDED]
         # a stack: block 0 is on top, so a fresh pool is handed out in order of ids
         self._free_blocks = np.arange(num_blocks - 1, -1, -1, dtype=np.int32)
         self._width = min(num_blocks, -(-max_model_len // self.block_size))

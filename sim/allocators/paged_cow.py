@@ -26,11 +26,12 @@ from sim.allocators.base import (
     EXTERNAL,
     FREE,
     INTERNAL,
-    NUM_TERMS,
+    NUM_RECORDED,
     Admission,
     BoolArray,
     check_terms,
 )
+from sim.allocators.cached_check import check_tables
 from sim.allocators.declared import NO_PREFIXES, Prefixes, declared_prefixes
 from sim.allocators.host_pool import GIB, HostPool
 from sim.allocators.shared_check import Blocks, recount_blocks
@@ -108,7 +109,7 @@ class PagedCow(HostPool):
             )
         num_host = self._num_host_blocks(num_blocks)
         self._pool = self._new_pool(num_blocks, num_host)
-        self.terms = self._pool[:NUM_TERMS]
+        self.recorded = self._pool[:NUM_RECORDED]
         # stacks: the last is on top
         self._free_blocks = np.arange(num_blocks, dtype=np.int32)
         self._open_host_pool(num_blocks, num_host)
@@ -228,7 +229,7 @@ class PagedCow(HostPool):
         if num_iterations == 0:
             return
         self.append(rows, np.ones(len(rows), np.int64))  # copies what the rows still share
-        log[0] = self.terms
+        log[0] = self.recorded
         rest = num_iterations - 1, self._scratch, log[1:]
         self._append_ahead(*self._shared(), rows, *rest)
 
@@ -306,5 +307,7 @@ class PagedCow(HostPool):
             prefix_tokens=self.shared_prefix_tokens,
         )
         expected = recount_blocks(self._rows, tables, held)
+        on_device = (table[table < self.num_blocks] for table in tables.values())
+        check_tables(self.recorded, on_device, self.kind)
         remainder = self.num_slots - self.num_blocks * self.block_size
         check_terms(self.terms, expected._replace(external=remainder), self.kind)

@@ -22,13 +22,14 @@ from sim.allocators.base import (
     ADMISSIONS,
     EXTERNAL,
     FREE,
-    NUM_TERMS,
+    NUM_RECORDED,
     Admission,
     BoolArray,
     check_terms,
 )
 from sim.allocators.block_tables import BlockTables
-from sim.allocators.cached_check import recount_shared
+from sim.allocators.cached_check import check_tables, recount_shared
+from sim.gaps import new_gaps
 from sim.jit import STRIDED, direct
 from sim.sequence import (
     FINAL_TOKENS,
@@ -84,10 +85,11 @@ class Prefix(BlockTables):
                 f"than the pool of {num_slots}"
             )
         self._pool = self._new_pool(num_blocks)
-        self.terms = self._pool[:NUM_TERMS]
+        self.recorded = self._pool[:NUM_RECORDED]
         self._blocks = _new_blocks(num_blocks)
         self._chains: IntArray = np.full((64, 2), cached_blocks.NONE, np.int64)
         self._events: IntArray = np.empty((0, 3), np.int64)
+        self._distances = new_gaps()
         self._width = min(num_blocks, -(-max_model_len // self.block_size))
         self._table: blocks.BlockIds = np.empty((0, self._width), np.int32)
         self._keys: IntArray = np.empty((0, cached_blocks.FIRST_KEY + self._width), np.int64)
@@ -116,7 +118,7 @@ class Prefix(BlockTables):
         state = pool, rows, table, keys, self._blocks, self._chains, self._events
         log: IntArray = np.zeros((1, 1), np.int64)
         self._find = direct(cached_blocks.find, pool, rows, keys, self._chains, 0)
-        self._admit = direct(cached_ops.admit, *state, 0, 1)
+        self._admit = direct(cached_ops.admit, *state, self._distances, 0, 1)
         self._append = direct(cached_ops.append, *state, STRIDED, STRIDED)
         ahead = STRIDED, 1, self._scratch
         self._append_ahead = direct(cached_ops.append_ahead, *state, *ahead, log)
@@ -179,7 +181,8 @@ class Prefix(BlockTables):
         return self._pool, self._rows, self._table, self._keys, self._blocks
 
     def admit(self, row: int, count: int) -> Admission:
-        verdict = self._admit(*self._state(), self._chains, self._events, row, count)
+        more = self._chains, self._events, self._distances, row, count
+        verdict = self._admit(*self._state(), *more)
         return ADMISSIONS[verdict]
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
@@ -207,6 +210,9 @@ class Prefix(BlockTables):
 
     def counters(self) -> dict[str, int]:
         return {"num_evicted_blocks": self._pool.item(cached_blocks.NUM_EVICTED)}
+
+    def reuse_distances(self) -> IntArray | None:
+        return self._distances if self.enable_prefix_caching else None
 
     def free_list(self) -> IntArray:
         """Free block ids, the next one to be handed out first."""
@@ -245,6 +251,7 @@ class Prefix(BlockTables):
         tables = {row: self.block_table(row) for row in rows.tolist()}
         state = self._blocks, self._chains, self.free_list()
         expected = recount_shared(self._rows, tables, state, self.block_size)
+        check_tables(self.recorded, tables.values(), self.kind)
         remainder = self.num_slots - (self.num_blocks - 1) * self.block_size
         check_terms(self.terms, expected._replace(external=remainder), self.kind)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sim.allocators.base import NUM_TERMS, RESERVED, TOKEN_STATES
+from sim.allocators.base import NUM_RECORDED, RESERVED, TABLE_BLOCKS, TOKEN_STATES
 from sim.allocators.blocks import BLOCK_SIZE, NUM_FREE, BlockIds, distance_to_boundary
-from sim.allocators.shared_blocks import NUM_ENTRIES, entry_of, take_block
+from sim.allocators.shared_blocks import entry_of, take_block
 from sim.jit import compiled
 from sim.sequence import NUM_COMPUTED, NUM_SLOTS, REQUEST, IntArray
 
@@ -107,11 +107,11 @@ def append_ahead(
                 take_block(pool, sequences, table, refs, free_blocks, row, entry)
                 sequences[row, NUM_COMPUTED] = written
                 sequences[row, NUM_SLOTS] += size
-                pool[NUM_ENTRIES] += 1
+                pool[TABLE_BLOCKS] += 1
             elif written - num_iterations + i == sequences[row, NUM_SLOTS]:
                 num_written -= 1  # from now on it writes over what it wrote
             k = chains[size + k]
         pool[TOKEN_STATES] += num_written
         pool[RESERVED] -= num_written
-        for j in range(NUM_TERMS):
+        for j in range(NUM_RECORDED):
             log[i, j] = pool[j]

@@ -12,7 +12,15 @@ only holder writes, and when its last holder gives it back.
 
 from __future__ import annotations
 
-from sim.allocators.base import CACHED, FREE, INTERNAL, RESERVED, TOKEN_STATES
+from sim.allocators.base import (
+    CACHED,
+    FREE,
+    HELD_BLOCKS,
+    INTERNAL,
+    RESERVED,
+    TABLE_BLOCKS,
+    TOKEN_STATES,
+)
 from sim.allocators.blocks import (
     BLOCK_SIZE,
     NUM_BLOCKS,
@@ -30,9 +38,8 @@ WINDOW_BLOCKS = FIRST_CELL  # entries of a table at most; 0 without a window
 NUM_HOST_FREE, NUM_PINNED, NUM_COPIED_BLOCKS, NUM_BLOCKS_OUT, NUM_BLOCKS_IN = range(
     FIRST_CELL + 1, FIRST_CELL + 6
 )
-NUM_ENTRIES = FIRST_CELL + 6  # of all tables: blocks held, shared ones once for each holder
-NUM_EVENTS = FIRST_CELL + 7
-NUM_CELLS = FIRST_CELL + 8
+NUM_EVENTS = FIRST_CELL + 6
+NUM_CELLS = FIRST_CELL + 7
 
 PIN = 1 << 40
 
@@ -91,6 +98,7 @@ def take_block(
     num_free = pool[NUM_FREE] - 1
     block = free_blocks[num_free]
     pool[NUM_FREE] = num_free
+    pool[HELD_BLOCKS] += 1
     refs[block] = 1
     table[row, entry] = block
     move_block(pool, sequences, row, entry, 1)
@@ -113,7 +121,9 @@ def drop_block(
         move_block(pool, sequences, row, entry, -1)
         free_blocks[pool[NUM_FREE]] = block
         pool[NUM_FREE] += 1
+        pool[HELD_BLOCKS] -= 1
     elif refs[block] == PIN:
+        pool[HELD_BLOCKS] -= 1
         pool[TOKEN_STATES] -= pool[BLOCK_SIZE]
         pool[CACHED] += pool[BLOCK_SIZE]
 
@@ -122,6 +132,7 @@ def drop_block(
 def hold_block(pool: IntArray, refs: IntArray, block: int) -> None:
     """One more row holds a block that is held or pinned already."""
     if refs[block] == PIN:
+        pool[HELD_BLOCKS] += 1
         pool[TOKEN_STATES] += pool[BLOCK_SIZE]
         pool[CACHED] -= pool[BLOCK_SIZE]
     refs[block] += 1
@@ -147,7 +158,7 @@ def write(
         if entry == held:
             take_block(pool, sequences, table, refs, free_blocks, row, entry)
             sequences[row, NUM_SLOTS] += size
-            pool[NUM_ENTRIES] += 1
+            pool[TABLE_BLOCKS] += 1
         elif refs[table[row, entry]] > 1:
             shared = table[row, entry]
             drop_block(pool, sequences, table, refs, free_blocks, row, entry)
@@ -268,11 +279,11 @@ def share_prefix(
         table[row, entry] = pinned[entry]
     sequences[row, NUM_COMPUTED] = num_found
     sequences[row, NUM_SLOTS] = whole * size
-    pool[NUM_ENTRIES] += whole
+    pool[TABLE_BLOCKS] += whole
     if num_found % size > 0:
         take_block(pool, sequences, table, refs, free_blocks, row, whole)
         sequences[row, NUM_SLOTS] += size
-        pool[NUM_ENTRIES] += 1
+        pool[TABLE_BLOCKS] += 1
         pool[NUM_COPIED_BLOCKS] += 1
         log_event(pool, events, COPIED, pinned[whole], table[row, whole])
 
@@ -297,7 +308,7 @@ def free(
 @compiled
 def forget(pool: IntArray, sequences: IntArray, row: int) -> None:
     """The row's blocks have been dropped."""
-    pool[NUM_ENTRIES] -= sequences[row, NUM_SLOTS] // pool[BLOCK_SIZE]
+    pool[TABLE_BLOCKS] -= sequences[row, NUM_SLOTS] // pool[BLOCK_SIZE]
     sequences[row, NUM_COMPUTED] = 0
     sequences[row, NUM_SLOTS] = 0
 
@@ -318,7 +329,7 @@ def fork(
         for entry in range(held):
             table[child, entry] = table[parent, entry]
             refs[table[child, entry]] += 1
-        pool[NUM_ENTRIES] += held
+        pool[TABLE_BLOCKS] += held
         sequences[child, NUM_COMPUTED] = sequences[parent, NUM_COMPUTED]
         sequences[child, NUM_SLOTS] = sequences[parent, NUM_SLOTS]
 

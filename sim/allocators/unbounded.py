@@ -37,17 +37,17 @@ class Unbounded(Allocator):
         return np.zeros(len(requests), np.bool_)
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
-        write(self.terms, self.sequences.rows, rows, counts, self.num_slots)
+        write(self.recorded, self.sequences.rows, rows, counts, self.num_slots)
         return len(rows)
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
         return num_iterations
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
-        write_ahead(self.terms, self.sequences.rows, rows, num_iterations, log, self.num_slots)
+        write_ahead(self.recorded, self.sequences.rows, rows, num_iterations, log, self.num_slots)
 
     def free(self, rows: IntArray) -> None:
-        write(self.terms, self.sequences.rows, rows, None, self.num_slots)
+        write(self.recorded, self.sequences.rows, rows, None, self.num_slots)
 
     def refusal(self, row: int) -> str:
         raise NotImplementedError("unbounded memory refuses nothing")

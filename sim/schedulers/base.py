@@ -16,6 +16,7 @@ from sim.allocators.base import Allocator, BoolArray
 from sim.branching import Branches
 from sim.gaps import new_gaps
 from sim.jit import direct
+from sim.schedulers.tally import Tally
 from sim.sequence import (
     FAILED,
     FINISH_NS,
@@ -70,6 +71,7 @@ class Scheduler(ABC):
         self.batch = empty_batch()
         self.blocked = NOTHING
         self.gaps = new_gaps()
+        self.tally = Tally(allocator.caches_prefixes)
         self.num_finished = 0
         self.num_preemptions = 0
         self._finished: IntArray = np.zeros(64, np.int64)

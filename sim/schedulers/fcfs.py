@@ -28,6 +28,7 @@ from sim.schedulers.base import (
 )
 from sim.sequence import (
     FIRST_FINISH,
+    NUM_COMPUTED,
     NUM_PENDING,
     NUM_PREEMPTIONS,
     NUM_TOKENS,
@@ -155,12 +156,13 @@ class Fcfs(Scheduler):
         """
         self.num_running -= 1
         row = int(self.running[self.num_running])
+        request, computed = self.sequences.rows[row, [REQUEST, NUM_COMPUTED]].tolist()
+        self.tally.preempted(request, computed)
         self._one_row[0] = row
         self.allocator.free(self._one_row)
         if self.num_running == 0:
             self.fail(row, "grew beyond the memory of the whole pool while running alone", now_ns)
             return 0
-        request = self.sequences.rows.item(row, REQUEST)
         self.requests[request, NUM_PREEMPTIONS] += 1
         self.num_preemptions += 1
         self._put_back_head()
@@ -197,9 +199,10 @@ class Fcfs(Scheduler):
                 self.blocked = MAX_NUM_SEQS
                 return
             row = self._open_head() if self._head is None else self._head
-            num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+            known = num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
             if self._looks_up:
                 num_tokens -= self.allocator.lookup(row)
+            num_hit = known - num_tokens
             if num_tokens > budget:
                 if self.enable_chunked_prefill and budget > 0:
                     num_tokens = budget
@@ -217,7 +220,8 @@ class Fcfs(Scheduler):
                 self._drop_head(row, self.allocator.refusal(row), now_ns)
                 continue
             budget -= num_tokens
-            self._waiting.popleft()
+            self.tally.looked_up(known, num_hit)
+            self.tally.admitted(self._waiting.popleft(), num_hit)
             self._head = None
             self.num_waiting -= 1
             self.run_row(row)
@@ -229,6 +233,9 @@ class Fcfs(Scheduler):
         self._head = None
         self.num_waiting -= 1
         self.fail(row, reason, now_ns)
+
+    def counters(self) -> dict[str, int]:
+        return self.tally.counters()
 
     @property
     def is_steady(self) -> bool:

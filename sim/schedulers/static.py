@@ -29,6 +29,7 @@ from sim.sequence import (
     FIRST_SCHEDULED_NS,
     KV_TOKENS,
     NEVER_NS,
+    NUM_COMPUTED,
     NUM_DECODE_SEQS,
     NUM_PREEMPTIONS,
     NUM_SEQS,
@@ -92,16 +93,20 @@ class Static(Scheduler):
                 self._stopped = MAX_NUM_SEQS
                 break
             row = self._open_head()
-            num_tokens = self.sequences.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
-            verdict = self.allocator.admit(row, num_tokens)
+            num_tokens = self.sequences.rows.item(row, NUM_TOKENS)
+            num_hit = self.allocator.lookup(row)
+            verdict = self.allocator.admit(row, num_tokens - num_hit)
             if verdict is Admission.LATER:
                 self._stopped = MEMORY
                 break
-            del self._rows[self._waiting.popleft()]
+            request = self._waiting.popleft()
+            del self._rows[request]
             self.num_waiting -= 1
             if verdict is Admission.NEVER:  # a request that grew in an earlier batch
                 self.fail(row, self.allocator.refusal(row), now_ns)
                 continue
+            self.tally.looked_up(num_tokens, num_hit)
+            self.tally.admitted(request, num_hit)
             self.run_row(row)
         if self.num_running:
             self._describe_prompts(now_ns)
@@ -138,6 +143,8 @@ class Static(Scheduler):
         self.num_running -= 1
         self._size -= 1
         row = int(self.running[self.num_running])
+        request, computed = self.sequences.rows[row, [REQUEST, NUM_COMPUTED]].tolist()
+        self.tally.preempted(request, computed)
         self.allocator.free(np.array([row]))
         if self.num_running == 0:
             if not self.padding:
@@ -145,7 +152,6 @@ class Static(Scheduler):
                 self.fail(row, reason, now_ns)
                 return
             self._end_batch(now_ns)
-        request = self.sequences.rows.item(row, REQUEST)
         self.requests[request, NUM_PREEMPTIONS] += 1
         self.num_preemptions += 1
         self._waiting.appendleft(request)
@@ -191,6 +197,9 @@ class Static(Scheduler):
         self.allocator.free(rows)
         self.sequences.close_all(rows)
         self.padding.clear()
+
+    def counters(self) -> dict[str, int]:
+        return self.tally.counters()
 
     @property
     def is_steady(self) -> bool:

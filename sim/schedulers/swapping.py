@@ -12,7 +12,7 @@ import numpy as np
 from sim.allocators.base import Admission, Allocator
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY
 from sim.schedulers.groups import GroupScheduler
-from sim.sequence import ARRIVAL_NS, NUM_PREEMPTIONS, REQUEST, IntArray, SequenceTable
+from sim.sequence import ARRIVAL_NS, NUM_COMPUTED, NUM_PREEMPTIONS, REQUEST, IntArray, SequenceTable
 
 
 class SwapSpaceError(MemoryError):
@@ -75,6 +75,8 @@ class SwappingScheduler(GroupScheduler):
         if swaps and self.allocator.can_swap:
             self._swap_out(request, rows)
         else:
+            # all have computed as much, but for a token of this step that some have got already
+            self.tally.preempted(request, int(self.sequences.rows[rows, NUM_COMPUTED].min()))
             self.allocator.free(np.array(rows))
             self._put_back(request, rows[0])
         self.num_running -= len(rows)

@@ -99,6 +99,9 @@ class VllmV0(SwappingScheduler):
             return f"has {width} sequences at once, max_num_seqs is {self.max_num_seqs}"
         return super().refusal(request)
 
+    def counters(self) -> dict[str, int]:
+        return self.tally.counters()
+
     def schedule(self, now_ns: int) -> bool:
         for names in (self.admitted, self.preempted, self.returned):
             names.clear()
@@ -154,6 +157,8 @@ class VllmV0(SwappingScheduler):
             batch.add(len(rows), count)
             num_current += self._max_running(request)
             computed += [(mine, count) for mine in rows]
+            self.tally.looked_up(length, length - count)
+            self.tally.admitted(request, length - count, len(rows))
             self._start(request, now_ns)
         if self.num_running == first:
             return False

@@ -22,6 +22,7 @@ from sim.schedulers.queues import QueueScheduler
 from sim.sequence import (
     ARRIVAL_NS,
     FIRST_FINISH,
+    NUM_COMPUTED,
     NUM_PENDING,
     NUM_PREEMPTIONS,
     NUM_TOKENS,
@@ -94,14 +95,9 @@ class VllmV1(QueueScheduler):
         self._start_row = direct(start_row, self.batch, sequences.rows, requests, 0, 1, 0)
         self.admitted: list[Admitted] = []  # by the last schedule(), in order, like preempted
         self.preempted: list[int] = []
-        self.num_queried_tokens = 0  # asked of the prefix cache, and found in it
-        self.num_hit_tokens = 0
 
     def counters(self) -> dict[str, int]:
-        return {
-            "num_queried_tokens": self.num_queried_tokens,
-            "num_hit_tokens": self.num_hit_tokens,
-        }
+        return self.tally.counters()
 
     def schedule(self, now_ns: int) -> bool:
         self.admitted.clear()
@@ -182,6 +178,9 @@ class VllmV1(QueueScheduler):
         A victim that this iteration serves already gives its tokens back to those behind.
         """
         victim = self._victim()
+        row = self.running.item(victim)
+        request, computed = self.sequences.rows[row, [REQUEST, NUM_COMPUTED]].tolist()
+        self.tally.preempted(request, computed - (victim < served) * self._counts.item(victim))
         self._preempt(victim, now_ns)
         if victim == served:  # itself: the iteration serves nobody behind it
             self._counts[served:] = 0
@@ -247,7 +246,7 @@ class VllmV1(QueueScheduler):
             count = min(count, budget)
             verdict = self.allocator.admit(row, count)
             if self.count_blocked_lookups or verdict is Admission.OK:
-                self._count_lookup(num_tokens, hit)
+                self.tally.looked_up(num_tokens, hit)
             if verdict is Admission.NEVER and not self.wait_forever:
                 self._drop_head(row, self.allocator.refusal(row), now_ns)
                 continue
@@ -257,13 +256,9 @@ class VllmV1(QueueScheduler):
             budget -= count
             self._start_head(row, hit, count, now_ns)
 
-    def _count_lookup(self, num_tokens: int, hit: int) -> None:
-        if self.allocator.caches_prefixes:
-            self.num_queried_tokens += num_tokens
-            self.num_hit_tokens += hit
-
     def _start_head(self, row: int, hit: int, count: int, now_ns: int) -> None:
         request = self._pop_head()
+        self.tally.admitted(request, hit)
         self.run_row(row)
         self._start_row(self.batch, self.sequences.rows, self.requests, row, count, now_ns)
         self.admitted.append(Admitted(request, hit, count))

@@ -264,7 +264,8 @@ def test_a_fully_cached_prompt_takes_time_even_if_computing_costs_none(single_st
     options = Options(single_step=single_step, content=contents(prompts))
     run = simulate(requests, Memory(64, 64), Prefix(4), VllmV1(), Constant(0.0), options)
     assert requests[:, FINISH_NS].tolist() == [2, 2]
-    assert run.scheduler.counters() == {"num_queried_tokens": 18, "num_hit_tokens": 8}
+    tally = run.scheduler.tally
+    assert (tally.num_queried_tokens, tally.num_hit_tokens, tally.num_hit_requests) == (18, 8, 1)
 
 
 @pytest.mark.parametrize("policy", [VllmV1, VllmV1Async])

@@ -81,7 +81,7 @@ class TakesBlocksInAnotherOrder(Paged):
         for row in rows:
             super().append(np.array([row]), np.array([num_iterations]))
         for i in range(num_iterations):
-            log[i] = self.terms
+            log[i] = self.recorded
 
 
 class LogsTheEnd(Paged):
@@ -89,7 +89,7 @@ class LogsTheEnd(Paged):
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         super().append_ahead(rows, num_iterations, log)
-        log[:num_iterations] = self.terms
+        log[:num_iterations] = self.recorded
 
 
 class NeverSaysNever(Paged):

@@ -5,7 +5,15 @@ import random
 import numpy as np
 import pytest
 
-from sim.allocators.base import EXTERNAL, FREE, NUM_TERMS, RESERVED, TERM_NAMES, TOKEN_STATES
+from sim.allocators.base import (
+    EXTERNAL,
+    FREE,
+    NUM_RECORDED,
+    NUM_TERMS,
+    RESERVED,
+    TERM_NAMES,
+    TOKEN_STATES,
+)
 from sim.allocators.paged import Paged
 from sim.costs.linear import Constant
 from sim.engine import Memory, Run, simulate
@@ -21,7 +29,7 @@ def write(recorder: Recorder, stretch: Stretch) -> None:
     boundaries, log, waiting, num_running, queued, fragmented = stretch
     count = len(log)
     recorder.boundaries[: count + 1] = boundaries
-    recorder.log[:count] = log
+    recorder.log[:count, : len(log[0])] = log
     recorder.joined[:count] = [length - waiting[0] for length in waiting]
     recorder.iterations(count, num_running, waiting[0], queued, fragmented)
 
@@ -39,7 +47,7 @@ def random_stretches(seed: int, longest_ns: int, num_slots: int) -> list[Stretch
         for _ in range(count):
             boundaries.append(boundaries[-1] + rng.randint(1, longest_ns))
         now = boundaries[-1]
-        log = [[rng.randint(0, num_slots) for _ in TERM_NAMES] for _ in range(count)]
+        log = [[rng.randint(0, num_slots) for _ in range(NUM_RECORDED)] for _ in range(count)]
         waiting = [rng.randint(0, 500) for _ in range(count)]
         queued, fragmented = rng.random() < 0.5, rng.random() < 0.3
         stretches.append((boundaries, log, waiting, rng.randint(0, 300), queued, fragmented))
@@ -160,7 +168,7 @@ def test_free_slots_without_a_hole_for_the_head_count_as_external() -> None:
 def test_idle_time_is_integrated_but_is_no_iteration() -> None:
     recorder = Recorder(0)
     recorder.boundaries[:2] = (0, 50)
-    recorder.log[0] = (0, 0, 0, 1, 0, 9)
+    recorder.log[0] = (0, 0, 0, 1, 0, 9, 0, 0)
     recorder.idle(num_waiting=3)
     table = recorder.timeline()
     assert (table["free"], table["external"], table["num_waiting"]) == ([450], [50], [150])

@@ -60,7 +60,7 @@ def test_sleeping_and_single_steps_leave_the_same_behind(data: st.DataObject) ->
 @pytest.mark.parametrize("kind", sorted(ALLOCATORS))
 def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -> None:
     """Longer traces than the property test finds: every request conserves its tokens too."""
-    num_preemptions = num_blocked = 0
+    num_preemptions = num_blocked = num_reused = shared = 0
     for seed in range(100):
         choose = random.Random(1000 + seed).randint
         example = choose_example(choose)
@@ -70,9 +70,14 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         num_preemptions += run.scheduler.num_preemptions
         num_blocked += run.recorder.num_queued_iterations
         assert_tokens_are_counted_once(run, widths_of(example, run))
+        distances, timeline = run.allocator.reuse_distances(), run.recorder.timeline()
+        num_reused += 0 if distances is None else distances[GAP_COUNT]
+        shared += sum(timeline["table_blocks"]) - sum(timeline["held_blocks"])
     assert num_blocked > 0, "no example queues: the traces are too easy"
     outgrows = kind in {"paged", "paged_cow", "prefix"}
     assert (num_preemptions > 0) == outgrows, "only memory in blocks outgrows its promise"
+    assert (num_reused > 0) == (kind == "prefix"), "only content is found again"
+    assert (shared > 0) == (kind in {"paged_cow", "prefix"}), "forks and content share blocks"
 
 
 def widths_of(example: Example, run: Run) -> IntArray:

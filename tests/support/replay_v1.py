@@ -179,7 +179,7 @@ class Replay:
                 ours["appended"].append([self.ids[request], table[len(self.tables[request]) :]])
         self.has_run |= new.keys()
         self.tables = tables
-        queried, hits = scheduler.num_queried_tokens, scheduler.num_hit_tokens
+        queried, hits = scheduler.tally.num_queried_tokens, scheduler.tally.num_hit_tokens
         ours |= {
             "scheduled": [[self.ids[request], count] for request, count in served],
             "total_scheduled": sum(count for _, count in served),

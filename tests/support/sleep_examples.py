@@ -231,6 +231,8 @@ def left_behind(run: Run) -> dict[str, Any]:
     recorder, scheduler = run.recorder, run.scheduler
     memory = {name: array.tolist() for name, array in visible_state(run.allocator).items()}
     cells = np.flatnonzero(scheduler.gaps)
+    distances = run.allocator.reuse_distances()
+    places = np.flatnonzero(scheduler.gaps[:0] if distances is None else distances)
     return {
         "requests": run.requests.tolist(),
         "reasons": sorted(run.scheduler.reasons.items()),
@@ -244,6 +246,7 @@ def left_behind(run: Run) -> dict[str, Any]:
         "scheduler": (scheduler.num_finished, scheduler.num_preemptions, scheduler.num_waiting),
         "counters": (scheduler.counters(), run.allocator.counters()),
         "gaps": [cells.tolist(), scheduler.gaps[cells].tolist()],
+        "distances": None if distances is None else (places.tolist(), distances[places].tolist()),
         "memory": memory,
     }
 
