@@ -10,8 +10,9 @@ is looked up by content, so that the time is a step for every stretch, and not f
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 
 from workloads.content import Run
 
@@ -39,8 +40,11 @@ class BlockKeys:
 
         Tokens at the end that fill no block have no key.
         """
+        return list(itertools.chain.from_iterable(self.stretches(parent, runs)))
+
+    def stretches(self, parent: int, runs: Iterable[Run]) -> Iterator[range]:
+        """The same keys, in pieces that count up."""
         size, intern = self.block_size, self._intern
-        keys: list[int] = []
         parts: list[int] = []  # of a block that more than one run fills: source, start, length
         missing = size  # tokens of the block that is being filled
         for source, first, count in runs:
@@ -49,17 +53,16 @@ class BlockKeys:
                 parts += (source, start, missing)
                 start, length = start + missing, length - missing
                 parent = intern((parent, *parts))
-                keys.append(parent)
+                yield range(parent, parent + 1)
                 parts, missing = [], size
             while not parts and length >= size:
                 found = self._stretch(parent, source, start, length // size)
-                keys.extend(found)
+                yield found
                 parent = found[-1]
                 start, length = start + len(found) * size, length - len(found) * size
             if length:
                 parts += (source, start, length)
                 missing -= length
-        return keys
 
     def _intern(self, block: Hashable) -> int:
         number = self._numbers.setdefault(block, self._count)

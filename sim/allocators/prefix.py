@@ -151,8 +151,14 @@ class Prefix(BlockTables):
             return
         runs = self._content.runs(request, prompt, final - 1)
         root = self._interned.root(self._content.namespace(request))
-        found = self._interned.extend(root, runs)
-        keys[cached_blocks.FIRST_KEY : cached_blocks.FIRST_KEY + count] = found[:count]
+        place, end = cached_blocks.FIRST_KEY, cached_blocks.FIRST_KEY + count
+        for stretch in self._interned.stretches(root, runs):
+            size = min(len(stretch), end - place)
+            if size == 1:
+                keys[place] = stretch.start  # much faster than as an array
+            else:
+                keys[place : place + size] = np.arange(stretch.start, stretch.start + size)
+            place += size
         if len(self._interned) > len(self._chains):
             chains = np.full((2 * len(self._interned), 2), cached_blocks.NONE, np.int64)
             chains[: len(self._chains)] = self._chains
