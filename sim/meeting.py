@@ -19,6 +19,7 @@ NOT_SIMULATED = {
     "prefix identity": "every prompt is computed and kept whole",
     "samples": "one sample a request is simulated",
     "beams": "one sequence a request is simulated, and no search",
+    "priority": "requests are served in order of arrival",
 }
 NO_CACHE = "; or set enable_prefix_caching: false"
 

@@ -20,7 +20,7 @@ from sim.costs import CostModel
 from sim.engine import Memory
 from sim.plugins import Config, find_class, nested_tables
 from sim.schedulers import Scheduler
-from sim.sequence import IntArray, Limits, new_requests
+from sim.sequence import PRIORITY, IntArray, Limits, new_requests
 from workloads.sequences import SequenceContent
 from workloads.trace import Trace, TraceError
 
@@ -57,6 +57,8 @@ class RunSpec:
             _max_tokens(trace, config["workload"]["max_tokens"], memory.max_model_len),
         )
         requests = new_requests(trace.arrival_ns, trace.prompt_tokens, trace.output_tokens, limits)
+        if trace.priority is not None:
+            requests[:, PRIORITY] = trace.priority
         allocator: Allocator = build_part("allocator", config["allocator"], folder)
         scheduler: Scheduler = build_part("scheduler", config["scheduler"], folder)
         cost: CostModel = build_part("cost", config["cost"], folder)

@@ -14,7 +14,16 @@ from typing import Any, ClassVar, Literal
 from workloads import checks
 from workloads.readers import READERS
 from workloads.rows import Column, Rows
-from workloads.rules import DECIMAL, SECONDS, TIMESTAMP, TOKENS, WHOLE, Rule, whole_numbers
+from workloads.rules import (
+    DECIMAL,
+    PRIORITY,
+    SECONDS,
+    TIMESTAMP,
+    TOKENS,
+    WHOLE,
+    Rule,
+    whole_numbers,
+)
 from workloads.table import check_format, suffix_format
 from workloads.trace import MAX_NS, NANOSECONDS, IntColumn
 from workloads.tracefile import TraceFile
@@ -58,6 +67,7 @@ class Columns(TraceFile):
     prompt_column and output_column name the columns with the lengths.
     arrival_column names the column with the arrivals. Without it the file has lengths only, which
     'kind: lengths' gives generated arrivals.
+    priority_column names the column with priorities, whole numbers of which the lowest come first.
     arrival_unit is what arrivals are counted in: s, ms, us or ns, or timestamp for dates such as
     2023-11-16 18:15:46.68.
     format is csv, jsonl or parquet; auto goes by the file's suffix, .gz and .zst aside.
@@ -68,6 +78,7 @@ class Columns(TraceFile):
     arrival_column: str | None = None
     arrival_unit: Literal["s", "ms", "us", "ns", "timestamp"] = "s"
     format: Literal["auto", "csv", "jsonl", "parquet"] = "auto"
+    priority_column: str | None = None
 
     kind: ClassVar[str] = "columns"
     absolute_times: ClassVar[bool] = True
@@ -82,9 +93,10 @@ class Columns(TraceFile):
             ("prompt_column", "prompt_tokens", TOKENS),
             ("output_column", "output_tokens", TOKENS),
             ("arrival_column", "arrival_ns", UNITS[self.arrival_unit]),
+            ("priority_column", "priority", PRIORITY),
         ):
             name = getattr(self, parameter)
-            if name is None and parameter == "arrival_column":
+            if name is None and parameter in {"arrival_column", "priority_column"}:
                 continue
             if not isinstance(name, str) or not name or name != name.strip():
                 raise ValueError(f"{parameter}: must be the name of a column, got {name!r}")

@@ -13,14 +13,16 @@ from workloads.table import Table
 from workloads.trace import Trace
 
 KNOWN = [column.name for column in Table.columns]
+OPTIONAL = [column.name for column in Table.columns if column.optional]
 MAX_PROBLEMS = 20
 
 
 @dataclass(frozen=True)
 class Inline(Workload):
-    """Requests listed one by one, each {arrival_s, prompt_tokens, output_tokens, max_tokens}.
+    """Requests listed one by one, each {arrival_s, prompt_tokens, output_tokens}.
 
-    arrival_s is in seconds and 0 if it is left out; max_tokens stands in all requests or in none.
+    arrival_s is in seconds and 0 if it is left out. max_tokens and priority (the lower, the sooner)
+    may stand beside, each in all requests or in none.
     Rules are those of a table: arrivals out of order need unsorted "sort". Each request that
     breaks one is named, in a line of its own.
     """
@@ -45,8 +47,8 @@ class Inline(Workload):
 
     def _rows(self) -> Rows:
         first = self.requests[0] if self.requests else {}
-        has_max_tokens = isinstance(first, Mapping) and "max_tokens" in first
-        wanted = KNOWN if has_max_tokens else KNOWN[:-1]
+        given = first if isinstance(first, Mapping) else {}
+        wanted = [name for name in KNOWN if name not in OPTIONAL or name in given]
         reading = Reading("requests", Table.columns, place="request")
         reading.header(wanted)
         problems = []
@@ -73,9 +75,9 @@ def _cells(number: int, request: object, wanted: Sequence[str]) -> list[object]:
     for name in wanted:
         if name not in cells:
             raise ValueError(f"requests: request {number} has no {name}")
-    if len(cells) > len(wanted):
+    for name in sorted(cells.keys() - wanted):
         raise ValueError(
-            f"requests: request {number} has max_tokens, request 0 has none; "
+            f"requests: request {number} has {name}, request 0 has none; "
             "accepted: all have it or none has"
         )
     return [cells[name] for name in wanted]

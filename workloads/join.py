@@ -21,7 +21,7 @@ from workloads.rows import Rows
 from workloads.trace import COLUMNS, Trace
 
 # what a column says of requests whose trace has none, where that is known
-UNSAID = {"parent": -1, "think_ns": 0, "num_samples": 1, "beam_width": 1}
+UNSAID = {"parent": -1, "think_ns": 0, "num_samples": 1, "beam_width": 1, "priority": 0}
 
 
 def rows_of(trace: Trace) -> Rows:

@@ -49,19 +49,29 @@ def token_count(cell: object) -> int:
 
 
 def length(cell: object) -> int:
-    """A number of tokens, perhaps none. 12.0 and "12" are twelve; 1.5 is nothing."""
+    """A number of tokens, perhaps none."""
+    return whole_number(cell, 0, MAX_TOKENS)
+
+
+def priority(cell: object) -> int:
+    """A priority: a whole number of either sign."""
+    return whole_number(cell, -MAX_TOKENS, MAX_TOKENS)
+
+
+def whole_number(cell: object, low: int, high: int) -> int:
+    """A whole number from low to high. 12.0 and "12" are twelve; 1.5 is nothing."""
     if isinstance(cell, str):
         text = cell.strip()
         if not WHOLE.fullmatch(text):
             raise ValueError
-        count = int(text.split(".")[0])
+        number = int(text.split(".")[0])
     elif isinstance(cell, int | float) and not isinstance(cell, bool) and cell == cell // 1:
-        count = int(cell)
+        number = int(cell)
     else:
         raise ValueError
-    if not 0 <= count <= MAX_TOKENS:
+    if not low <= number <= high:
         raise ValueError
-    return count
+    return number
 
 
 def token_counts(cells: Any) -> IntColumn | None:
@@ -75,15 +85,20 @@ def lengths(cells: Any) -> IntColumn | None:
     return whole_numbers(cells, MAX_TOKENS)
 
 
-def whole_numbers(cells: Any, high: int) -> IntColumn | None:
-    """A whole array of whole numbers from 0 to high."""
+def priorities(cells: Any) -> IntColumn | None:
+    """priority of a whole array."""
+    return whole_numbers(cells, MAX_TOKENS, -MAX_TOKENS)
+
+
+def whole_numbers(cells: Any, high: int, low: int = 0) -> IntColumn | None:
+    """A whole array of whole numbers from low to high; text is digits only."""
     if cells.null_count or not (_is_plain_number(cells) or _is_digits(cells)):
         return None
     try:
         numbers: IntColumn = cells.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:  # a fraction, or beyond 64 bits
         return None
-    return numbers if _all_within(numbers, 0, high) else None
+    return numbers if _all_within(numbers, low, high) else None
 
 
 def whole_number_rule(low: int, high: int) -> Rule:
@@ -146,18 +161,7 @@ def milliseconds(cell: object) -> int:
 
 def nanoseconds(cell: object) -> int:
     """A time in whole nanoseconds, exactly; 5e8 is five hundred million, 0.5 is nothing."""
-    if isinstance(cell, str):
-        text = cell.strip()
-        if not WHOLE.fullmatch(text):
-            raise ValueError
-        time_ns = int(text.split(".")[0])
-    elif isinstance(cell, int | float) and not isinstance(cell, bool) and cell == cell // 1:
-        time_ns = int(cell)
-    else:
-        raise ValueError
-    if not 0 <= time_ns <= MAX_NS:
-        raise ValueError
-    return time_ns
+    return whole_number(cell, 0, MAX_NS)
 
 
 def nanoseconds_array(cells: Any) -> IntColumn | None:
@@ -210,6 +214,7 @@ def _all_within(values: Any, low: float, high: float) -> bool:
 
 TOKENS = Rule(f"a whole number from 1 to {MAX_TOKENS}", token_count, token_counts)
 LENGTH = Rule(f"a whole number from 0 to {MAX_TOKENS}", length, lengths)
+PRIORITY = Rule(f"a whole number from {-MAX_TOKENS} to {MAX_TOKENS}", priority, priorities)
 SECONDS = Rule(f"seconds, a number from 0 to {MAX_S}", seconds, seconds_array)
 MILLISECONDS = Rule(
     f"milliseconds, a number from 0 to {MAX_S * 1000}", milliseconds, lambda cells: None

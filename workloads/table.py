@@ -1,10 +1,11 @@
-"""A table of one's own: arrival_s, prompt_tokens, output_tokens and, if there is one, max_tokens.
+"""A table of one's own: arrival_s, prompt_tokens, output_tokens, perhaps max_tokens and priority.
 
 CSV with a header, one JSON object a line, or Parquet; text may be gzip or zstd. What is accepted:
 - arrival_s in seconds from the trace's own zero, at least 0. It is taken as the double nearest
   to what is written, rounded once to a nanosecond, and not rebased.
 - token counts that are whole and at least 1. 12.0 is twelve, 1.5 is refused. Numbers may stand
   in quotes.
+- priorities that are whole numbers, also below 0: the lower, the sooner.
 - other columns are ignored, and counted in the trace's notes.
 - arrivals out of order are refused by default: more often than not they mean that a file was
   put together wrongly, and sorting would hide it. "unsorted: sort" accepts them.
@@ -23,7 +24,7 @@ from workloads import checks
 from workloads.files import first_bytes
 from workloads.readers import READERS
 from workloads.rows import Column, Rows
-from workloads.rules import SECONDS, TOKENS
+from workloads.rules import PRIORITY, SECONDS, TOKENS
 from workloads.starts import header_names, object_keys
 from workloads.tracefile import GENERATE_THEM, TraceFile
 
@@ -51,6 +52,7 @@ class Table(TraceFile):
         Column("prompt_tokens", "prompt_tokens", TOKENS),
         Column("output_tokens", "output_tokens", TOKENS),
         Column("max_tokens", "max_tokens", TOKENS, optional=True),
+        Column("priority", "priority", PRIORITY, optional=True),
     )
 
     def __post_init__(self) -> None:

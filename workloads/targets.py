@@ -98,7 +98,8 @@ def _absent(trace: Trace, carried: Collection[str] = ()) -> dict[str, int]:
     for name in COLUMNS:
         column = getattr(trace, name)
         if column is not None and name not in LENGTHS and name not in carried:
-            lost[f"no {name}"] = int(np.count_nonzero(column >= 0))
+            is_said = column >= 0 if name == "parent" else np.ones(len(trace), np.bool_)
+            lost[f"no {name}"] = _count(is_said)
     if trace.content is not None and not carried:
         lost["no prefix identity"] = len(trace)
     return lost

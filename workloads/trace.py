@@ -31,6 +31,7 @@ COLUMNS = {
     "think_ns": (0, MAX_NS),
     "num_samples": (1, MAX_TOKENS),
     "beam_width": (1, MAX_TOKENS),
+    "priority": (-MAX_TOKENS, MAX_TOKENS),
 }
 # what a trace can provide, and the column that then is there
 PROVIDED = {
@@ -42,7 +43,10 @@ PROVIDED = {
     "follow-ups": "think_ns",
     "samples": "num_samples",
     "beams": "beam_width",
+    "priority": "priority",
 }
+# columns that came later: a trace without them keeps the digest that it had
+LATER = frozenset({"priority"})
 
 
 class TraceError(ValueError):
@@ -78,6 +82,7 @@ class Trace:
                     the simulation, and arrival_ns is only where the order comes from
     num_samples     parallel samples of one prompt
     beam_width      beams kept by a beam search
+    priority        the lower, the sooner, as in vLLM, where who says nothing has 0
 
     has_output_identity: a prompt that contains an earlier output says so in its content.
     Without it, hits on outputs go unseen and hit rates are lower bounds. notes counts, by
@@ -101,6 +106,7 @@ class Trace:
     think_ns: IntColumn | None = None
     num_samples: IntColumn | None = None
     beam_width: IntColumn | None = None
+    priority: IntColumn | None = None
     has_output_identity: bool = False
 
     def __post_init__(self) -> None:
@@ -183,6 +189,8 @@ class Trace:
         state = hashlib.blake2b(digest_size=16)
         for name in COLUMNS:
             column = getattr(self, name)
+            if column is None and name in LATER:
+                continue
             state.update(name.encode() + (b"-" if column is None else column.tobytes()))
         for column in self.content.columns() if self.content is not None else ():
             state.update(column.tobytes())

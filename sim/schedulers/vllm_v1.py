@@ -50,9 +50,9 @@ class VllmV1(QueueScheduler):
     A chunk of a prompt is at most long_prefill_token_threshold tokens long (0: no limit);
     single_request_exempt lifts that where there is only one request (vLLM from 0.31). Without
     chunked prefill a prompt waits until the budget suffices for all of it. policy priority admits
-    by (priority, arrival) and preempts the last in that order. count_blocked_lookups counts the
-    tokens asked of the prefix cache again in every iteration in which the first in the queue is
-    refused, as engines up to 0.22 do. wait_forever: see the module.
+    by (priority, arrival) and preempts the last in that order; the trace must say priorities.
+    count_blocked_lookups counts the tokens asked of the prefix cache again in every iteration in
+    which the first in the queue is refused, as engines up to 0.22 do. wait_forever: see the module.
     """
 
     kind: ClassVar[str] = "vllm_v1"
@@ -86,6 +86,7 @@ class VllmV1(QueueScheduler):
         self.count_blocked_lookups = count_blocked_lookups
         self.wait_forever = wait_forever
         self.reorders_queue = policy == "priority"
+        self.needs = frozenset({"priority"} if self.reorders_queue else ())
 
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         super().bind(requests, sequences, allocator)

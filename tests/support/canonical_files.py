@@ -24,6 +24,7 @@ def everything() -> Trace:
         "think_ns": [0, 1_000_000_001, 0],
         "num_samples": [1, 2, 1],
         "beam_width": [1, 1, 4],
+        "priority": [0, -3, 7],
     }
     return Trace(
         arrival_ns=np.array([5, 1_000_000_000, 2_500_000_000]),

@@ -78,6 +78,7 @@ def test_mooncake_says_what_it_cannot_carry(tmp_path: Path) -> None:
         "no think_ns": 3,
         "no num_samples": 3,
         "no beam_width": 3,
+        "no priority": 3,
         "arrival rounded to a millisecond": 1,
         "shares less: prefixes that end within a block of 512": 1,
         "output of an earlier request in the prompt": 1,
