@@ -19,7 +19,7 @@ import numpy as np
 from workloads.blockids import BlockIds
 from workloads.followups import link_outputs
 from workloads.names import by_appearance
-from workloads.rows import Column, Rows
+from workloads.rows import ORPHANS, Column, Rows
 from workloads.rules import SECONDS, TOKENS, Rule
 from workloads.starts import object_keys
 from workloads.trace import IntColumn, TraceError
@@ -74,9 +74,7 @@ class Bailian(BlockIds):
         rows.fields["parent"] = np.where(is_there, found, -1)
         self._refuse_late(rows, chats)
         rows.fields["session"] = by_appearance(first_turns(rows.fields["parent"]))
-        missing = int(np.count_nonzero((before >= 0) & ~is_there))
-        if missing:
-            rows.notes["follow-ups whose turn before is not there"] += missing
+        rows.mark(ORPHANS, (before >= 0) & ~is_there)
         return rows
 
     def complete(self, rows: Rows) -> None:

@@ -75,6 +75,11 @@ class BlockIds(TraceFile):
         return "blocks"
 
 
+def names_in(text: str) -> frozenset[str]:
+    """The names of keys, written one behind the other."""
+    return frozenset(text.split())
+
+
 def count_unknown(notes: Counter[str], keys: Iterable[str]) -> None:
     """Count keys of a row that nothing reads, each of the first few by its name."""
     for key in sorted(keys):

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from workloads.blockids import MAX_BLOCK_SIZE, prompt_tokens
+from workloads.blockids import MAX_BLOCK_SIZE, count_unknown, names_in, prompt_tokens
 from workloads.content import ContentBuilder
 from workloads.readers import add_object, read_objects
 from workloads.rows import Column, Reading, Rows, shown
@@ -29,6 +29,13 @@ from workloads.tracefile import TraceFile
 
 SCHEMA = "dynamo.request.trace.v1"
 HASHES = "input_sequence_hashes"
+# what the format says of a request, read or not
+REQUEST_KEYS = names_in(
+    "request_id x_request_id model input_tokens output_tokens cached_tokens request_received_ms "
+    "prefill_wait_time_ms prefill_time_ms ttft_ms total_time_ms avg_itl_ms kv_hit_rate queue_depth "
+    "worker replay"
+)
+REPLAY_KEYS = frozenset({"trace_block_size", "input_length", HASHES})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +107,8 @@ class _Events:
             assert prompt is not None  # or the row would not have been taken
             ids = [self._ids.setdefault((size, h), len(self._ids)) for h in hashes]
             self._content.add_blocks(ids, size, prompt, size)
+            unknown = (request.keys() - REQUEST_KEYS) | (replay.keys() - REPLAY_KEYS)
+            count_unknown(self.reading.notes, unknown)
             name = session if session is not None else ("alone", number)
             self._session.append(self._sessions.setdefault(name, len(self._sessions)))
 

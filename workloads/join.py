@@ -35,6 +35,7 @@ def rows_of(trace: Trace) -> Rows:
         notes=Counter(trace.notes),
         content=trace.content,
         has_output_identity=trace.has_output_identity,
+        whole="workload",
     )
 
 

@@ -19,7 +19,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from workloads.blockids import MAX_BLOCK_SIZE, block_ids, count_short, prompt_tokens
+from workloads.blockids import (
+    MAX_BLOCK_SIZE,
+    block_ids,
+    count_short,
+    count_unknown,
+    names_in,
+    prompt_tokens,
+)
 from workloads.content import ContentBuilder
 from workloads.documents import read_object
 from workloads.files import first_bytes
@@ -31,6 +38,10 @@ from workloads.tracefile import TraceFile
 
 SUFFIXES = (".json", ".json.gz")
 KINDS = ("n", "s")  # answered at once, or streamed
+# what the format says of a request, read or not
+KEYS = names_in(
+    "t type model in out hash_ids input_types output_types stop api_time ttft think_time"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +149,7 @@ class _Sessions:
         assert prompt is not None  # or the row would not have been taken
         assert blocks is not None
         count_short(reading.notes, ids, blocks)
+        count_unknown(reading.notes, request.keys() - KEYS)
         self._content.add_blocks(ids, size, prompt, path)
         return True
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from workloads.blockids import count_unknown
 from workloads.content import ContentBuilder, IntColumn, as_runs, token_runs
 from workloads.files import first_bytes
 from workloads.readers import add_object, read_csv, read_objects
@@ -53,6 +54,7 @@ class LLMServingSim(TraceFile):
         content = ContentBuilder()
         outputs: list[IntColumn] = []
         keys: set[str] | None = None
+        known = {column.name for column in self.columns} | IDS.keys()
         for number, row in read_objects(reading):
             found = IDS.keys() & row.keys()
             keys = found if keys is None else keys
@@ -63,6 +65,7 @@ class LLMServingSim(TraceFile):
                 prompt, output = (np.array(row.get(key, []), np.int64) for key in IDS)
                 content.add_cells(token_runs(prompt), len(prompt))
                 outputs.append(token_runs(output))
+                count_unknown(reading.notes, row.keys() - known)
         rows = reading.rows()
         if keys and PROMPT_IDS in keys:
             rows.content = content.build()

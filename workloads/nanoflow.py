@@ -8,7 +8,6 @@ Published at github.com/efeslab/Nanoflow, Apache-2.0.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,9 +15,10 @@ from typing import ClassVar
 from workloads.readers import read_csv
 from workloads.rows import Column, Rows
 from workloads.rules import TOKENS
+from workloads.starts import first_cells
 from workloads.tracefile import TraceFile
 
-WITHOUT_TIMES = re.compile(rb"TIMESTAMP,ContextTokens,GeneratedTokens\s+XXX,")
+TIME, NO_TIME = "TIMESTAMP", "XXX"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Nanoflow(TraceFile):
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
-        return bool(WITHOUT_TIMES.match(start))
+        names, cells = first_cells(start)
+        wanted = {TIME, *(column.name for column in cls.columns)}
+        return wanted <= set(names) and cells[names.index(TIME) :][:1] == [NO_TIME]
 
     def read(self, columns: Sequence[Column]) -> Rows:
         return read_csv(self.path, columns, self.on_bad_row)

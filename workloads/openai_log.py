@@ -10,7 +10,8 @@ Each is looked for in the line, then in its response, response.body, request, re
 and model_parameters: where API answers, batch outputs and the records of proxies such as LiteLLM
 keep them. What is there first counts. A line without usage, such as a failed request, is a bad
 row. usage.prompt_tokens_details.cached_tokens says how much a cache served and not with whom a
-prompt is shared, so it is counted as ignored. The first arrival becomes time zero.
+prompt is shared, so it is counted as ignored, as are names at the top of a line that neither the
+API nor LiteLLM has. The first arrival becomes time zero.
 There is no one who publishes the format; the fields are those of OpenAI's API reference and of
 LiteLLM's StandardLoggingPayload.
 """
@@ -23,6 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from workloads.blockids import count_unknown, names_in
 from workloads.readers import add_object, read_objects
 from workloads.rows import Column, Reading, Rows, shown
 from workloads.rules import TIMESTAMP, TOKENS, Rule, seconds, timestamp
@@ -32,6 +34,17 @@ TIMES = ("timestamp", "startTime", "created")
 PROMPTS = ("prompt_tokens", "input_tokens")
 OUTPUTS = ("completion_tokens", "output_tokens")
 LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+PLACES = ("response", "request", "body", "model_parameters")
+# further names that a line has in OpenAI's API, its batches, and LiteLLM's StandardLoggingPayload
+NOT_READ = names_in(
+    "id object model choices output usage system_fingerprint service_tier status error metadata "
+    "custom_id method url request_id status_code messages input instructions stream temperature "
+    "top_p n stop seed tools tool_choice response_format user total_tokens trace_id call_type "
+    "response_cost custom_llm_provider endTime completionStartTime response_time model_id "
+    "model_map_information model_group api_base cache_hit cache_key saved_cache_cost request_tags "
+    "end_user requester_ip_address error_str error_information hidden_params prompt_tokens_details"
+)
+KNOWN = NOT_READ | {*TIMES, *PROMPTS, *OUTPUTS, *LIMITS, *PLACES}
 
 
 def moment(cell: object) -> int:
@@ -74,6 +87,7 @@ class OpenAILog(TraceFile):
                 limits.append(max_tokens)
                 if row["cached_tokens"]:
                     reading.notes["ignored: cached_tokens, of which the source is unknown"] += 1
+                count_unknown(reading.notes, line.keys() - KNOWN)
         rows = reading.rows()
         given = [limit for limit in limits if limit is not None]
         if len(given) == len(rows):
@@ -103,7 +117,7 @@ def request_of(line: Mapping[str, Any]) -> dict[str, Any]:
 def places_of(line: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The objects of a line in which a field may stand."""
     yield line
-    for name in ("response", "request", "body", "model_parameters"):
+    for name in PLACES:
         inner = line.get(name)
         if isinstance(inner, Mapping):
             yield inner

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from workloads.blockids import are_ids, prompt_tokens
+from workloads.blockids import are_ids, count_unknown, prompt_tokens
 from workloads.content import ContentBuilder, Run
 from workloads.readers import add_object, read_jsonl, read_objects
 from workloads.rows import Column, Reading, Rows, shown
@@ -68,6 +68,7 @@ class RAGPulse(TraceFile):
         content = ContentBuilder()
         sessions: dict[str, int] = {}
         session: list[int] = []
+        known = {column.name for column in self.columns} | {"hash_ids", "session_id"}
         for number, row in read_objects(reading):
             name, prompt = row.get("session_id"), prompt_tokens(reading, row)
             runs, fault = parts_of(row.get("hash_ids"), tables, content)
@@ -81,6 +82,7 @@ class RAGPulse(TraceFile):
             elif add_object(reading, number, row):
                 assert prompt is not None  # or the row would not have been taken
                 content.add(runs, prompt)
+                count_unknown(reading.notes, row.keys() - known)
                 session.append(sessions.setdefault(str(name), len(sessions)))
         rows = reading.rows()
         rows.content = content.build()

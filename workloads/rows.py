@@ -18,6 +18,8 @@ from workloads.rules import Rule
 from workloads.trace import IntColumn, Trace, TraceError
 
 SHOWN_CHARACTERS = 40
+CUT = "cut: "
+ORPHANS = "follow-ups whose turn before is not there"
 
 
 class NoRequestsError(TraceError):
@@ -50,8 +52,9 @@ class Rows:
     fields maps a trace's field to its values; numbers holds where each row stands in the file,
     counted in place ("line" or "row"). content is what the prompts contain, if the format knows.
     fields["parent"] holds indices of rows, and follows them when rows move. Lengths may be zero
-    here. Whatever removes or moves rows says so in notes. They are about the whole file, but of the
-    rows that were altered or moved only those that are still there count. first_bad has, for each
+    here. Whatever removes or moves rows says so in notes. Of the rows that were altered or moved
+    after reading only those count that are still there; other notes are about all that was read,
+    and say so once it is cut: "in the whole file", or whatever whole is. first_bad has, for each
     reason why rows were dropped while reading, the sentence about the first of them.
     """
 
@@ -63,40 +66,45 @@ class Rows:
     content: Content | None = None
     has_output_identity: bool = False
     first_bad: dict[str, str] = field(default_factory=dict)
+    whole: str = "file"
     _marked: dict[str, NDArray[np.bool_]] = field(default_factory=dict)  # rows that a note counts
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _mark(self, note: str, mask: NDArray[np.bool_]) -> None:
+    def mark(self, note: str, mask: NDArray[np.bool_]) -> None:
         """Count rows in a note for as long as they are there."""
-        self._marked[note] = mask
-        self.notes[note] += int(mask.sum())
+        if mask.any():
+            before = self._marked.get(note, np.zeros_like(mask))
+            self._marked[note] = mask | before
+            self.notes[note] += int((mask & ~before).sum())
 
     def take(self, rows: Any) -> None:
         """Keep the rows that an index, a mask or a slice selects, in its order."""
         kept = np.arange(len(self))[rows]
-        if "parent" in self.fields:
-            self._move_parents(kept)
+        orphans = self._move_parents(kept) if "parent" in self.fields else np.zeros(0, np.bool_)
         self.fields = {name: values[kept] for name, values in self.fields.items()}
         self.numbers = self.numbers[kept]
         for note, mask in self._marked.items():
             self._marked[note] = mask[kept]
             self.notes[note] += int(mask[kept].sum()) - int(mask.sum())
         self.notes += Counter()  # without those that are zero now
+        self.mark(ORPHANS, orphans)
         if self.content is not None:
             self.content = self.content.take(kept)
 
-    def _move_parents(self, kept: IntColumn) -> None:
-        """Let parents be the indices that their rows are about to have."""
+    def _move_parents(self, kept: IntColumn) -> NDArray[np.bool_]:
+        """Let parents be the indices that their rows are about to have.
+
+        Returns which of the kept rows lose theirs.
+        """
         parents = self.fields["parent"]
         place = np.full(len(self) + 1, -1)  # the last cell is where -1 leads
         place[kept] = np.arange(len(kept))
         moved = place[parents]
-        orphans = int(np.count_nonzero((parents[kept] >= 0) & (moved[kept] < 0)))
-        if orphans:
-            self.notes["follow-ups whose turn before is not there"] += orphans
         self.fields["parent"] = moved
+        orphans: NDArray[np.bool_] = (parents[kept] >= 0) & (moved[kept] < 0)
+        return orphans
 
     def zeros(self, rule: str) -> None:
         """Drop the rows without a prompt or without an output, or take them as one token.
@@ -116,7 +124,7 @@ class Rows:
                     )
                 self.take(self.fields[name] > 0)
             else:
-                self._mark(f"altered: no {what}, taken as one token", self.fields[name] == 0)
+                self.mark(f"altered: no {what}, taken as one token", self.fields[name] == 0)
                 self.fields[name] = np.maximum(self.fields[name], 1)
                 if self.content is not None and name == "prompt_tokens":
                     self.content = self.content.filled()
@@ -153,7 +161,7 @@ class Rows:
             )
         order = np.argsort(arrivals, kind="stable")
         self.take(order)
-        self._mark("moved by sorting", order != np.arange(len(order)))
+        self.mark("moved by sorting", order != np.arange(len(order)))
 
     def rebase(self) -> None:
         """Let time start at the first arrival."""
@@ -169,14 +177,24 @@ class Rows:
                 f"{end_ns / 1e9:g} s; the last one arrives at {arrivals[-1] / 1e9:g} s"
             )
         if last - first < len(self):
-            self.notes["cut: outside start_s and duration_s"] += len(self) - (last - first)
-            self.take(slice(first, last))
+            self._cut_to(slice(first, last), "outside start_s and duration_s")
 
     def limit(self, count: int | None) -> None:
         """Keep the first rows."""
         if count is not None and count < len(self):
-            self.notes["cut: beyond limit"] += len(self) - count
-            self.take(slice(count))
+            self._cut_to(slice(count), "beyond limit")
+
+    def _cut_to(self, rows: slice, why: str) -> None:
+        """Keep some rows; what was counted before, of others too, says so from now on."""
+        all_rows = len(self)
+        self.notes = Counter({self._said_of_all(note): n for note, n in self.notes.items()})
+        self.take(rows)
+        self.notes[f"{CUT}{why}"] += all_rows - len(self)
+
+    def _said_of_all(self, note: str) -> str:
+        if note in self._marked or note.startswith(CUT) or ", in the whole " in note:
+            return note
+        return f"{note}, in the whole {self.whole}"
 
     def to_trace(self) -> Trace:
         """The trace of these rows; they need arrivals and must be in order."""

@@ -20,12 +20,22 @@ def first_line(start: bytes) -> bytes:
 
 def header_names(start: bytes) -> set[str]:
     """The names in the header of comma-separated text."""
-    line = first_line(start).decode(errors="replace")
+    return set(first_cells(start)[0])
+
+
+def first_cells(start: bytes) -> tuple[list[str], list[str]]:
+    """The cells of a header, and of the row below it, of comma-separated text."""
+    header, _, rest = start.lstrip().partition(b"\n")
+    return _cells(header), _cells(first_line(rest))
+
+
+def _cells(line: bytes) -> list[str]:
+    """The cells of a line, none if it is no CSV text."""
+    text = line.strip().decode(errors="replace")
     try:
-        cells = next(csv.reader([line], skipinitialspace=True), [])
+        return [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
     except csv.Error:
-        return set()
-    return {cell.strip() for cell in cells}
+        return []
 
 
 def object_keys(start: bytes) -> set[str]:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from workloads.blockids import prompt_tokens
+from workloads.blockids import count_unknown, names_in, prompt_tokens
 from workloads.content import ContentBuilder, Run, own_prompt
 from workloads.readers import add_object, read_objects
 from workloads.rows import Column, Reading, Rows, shown
@@ -30,6 +30,15 @@ from workloads.tracefile import TraceFile
 
 TIME = "the last input's timestamp"
 INPUTS = ("user_message", "tool_result")
+# what the format says of a round, read or not
+KEYS = names_in(
+    "provider project session_id round_index round_id turn_id trace_key store model "
+    "input_tokens_total prefix_tokens newly_append_tokens claude_uncached_input_tokens "
+    "claude_cache_creation_input_tokens claude_cache_read_input_tokens output_tokens "
+    "reasoning_output_tokens timing_events tools current_input_event_count current_input_chars "
+    "current_user_message_count current_user_message_chars current_tool_result_count "
+    "current_tool_result_chars first_input_event_type"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +113,7 @@ class _Rounds:
             session = self._sessions.setdefault(name, _Session(len(self._sessions), -1, []))
             session.index = index
             self._share(session, num_cached, prompt)
+            count_unknown(self.reading.notes, row.keys() - KEYS)
 
     def _share(self, session: _Session, num_cached: int, prompt: int) -> None:
         """Add a round's content: the start of the round before, and its own."""

@@ -17,6 +17,7 @@ from typing import ClassVar
 from workloads.readers import read_csv
 from workloads.rows import Column, Rows
 from workloads.rules import LENGTH, SECONDS, TOKENS
+from workloads.starts import header_names
 from workloads.tracefile import GENERATE_THEM, TraceFile
 
 
@@ -34,8 +35,7 @@ class Vidur(TraceFile):
 
     @classmethod
     def recognizes(cls, path: str, start: bytes) -> bool:
-        header = start.split(b"\n", maxsplit=1)[0]
-        return b"num_prefill_tokens" in header and b"num_decode_tokens" in header
+        return header_names(start) >= {"num_prefill_tokens", "num_decode_tokens"}
 
     def read(self, columns: Sequence[Column]) -> Rows:
         rows = read_csv(self.path, columns, self.on_bad_row)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,13 +88,40 @@ def test_how_a_text_file_is_written_makes_no_difference(write, name, change, suf
     assert trace_of(open_as(name, path)).digest() == plain.digest()
 
 
-@pytest.mark.parametrize("name", ["azure", "burstgpt", "columns", "table"])
+@pytest.mark.parametrize("name", ["azure", "burstgpt", "columns", "nanoflow", "table", "vidur"])
 def test_columns_in_another_order_make_no_difference(write, name):
     file, text = EXAMPLE_FILES[name]
     path = write(file, turned(text))
     assert name in OPTIONS or open_file(path).kind == name
     digests = [trace_of(open_as(name, at)).digest() for at in (path, write(f"plain-{file}", text))]
     assert digests[0] == digests[1]
+
+
+def with_key(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A row, or a session, whose request says something more."""
+    request = row
+    if name == "dynamo":
+        request = row["event"]["request"]
+    elif name == "kv_cache_tester":
+        request = row["requests"][0]
+    request["a key of tomorrow"] = 1
+    return row
+
+
+JSON_FORMATS = [name for name, (_, text) in EXAMPLE_FILES.items() if text[:1] in {"{", b"{"}]
+
+
+@pytest.mark.parametrize("name", [name for name in JSON_FORMATS if name != "vllm_bench"])
+def test_keys_that_nothing_reads_are_counted(write, name):
+    """vllm_bench is one object a run, not one a request."""
+    file, text = EXAMPLE_FILES[name]
+    rows = [with_key(name, json.loads(line)) for line in text.splitlines()]
+    path = write(file, "".join(json.dumps(row) + "\n" for row in rows))
+    notes = trace_of(open_as(name, path)).notes
+    kind = "key" if "ignored: key 'a key of tomorrow'" in notes else "column"
+    assert notes[f"ignored: {kind} 'a key of tomorrow'"] == len(rows)
+    before = trace_of(open_as(name, write(f"plain-{file}", text))).notes
+    assert not [note for note in before if note.startswith("ignored: key ")]
 
 
 @every_format

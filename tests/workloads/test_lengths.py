@@ -30,7 +30,10 @@ def test_the_published_lengths_with_a_placeholder_for_times_can_be_used(traces):
     path = str(traces / "nanoflow/sharegpt.csv.gz")
     trace = Lengths(path, arrivals=POISSON, limit=1000).load(0)
     assert len(trace) == 1000
-    assert trace.notes == {"cut: beyond limit": 57_787, "ignored: column 'TIMESTAMP'": 58_787}
+    assert trace.notes == {
+        "cut: beyond limit": 57_787,
+        "ignored: column 'TIMESTAMP', in the whole file": 58_787,
+    }
 
 
 def test_lengths_refuse_what_files_refuse(write):
