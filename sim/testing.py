@@ -119,7 +119,9 @@ class History:
         counts = [min(count, self.room(row)) for row, count in zip(rows, counts, strict=True)]
         self._sample(rows, counts)
         served = self.fast.append(np.array(rows, np.int64), np.array(counts, np.int64))
-        for i in range(min(served + 1, len(rows))):
+        if self.fast.evicts_by_batch:
+            self.slow.append(np.array(rows, np.int64), np.array(counts, np.int64))
+        for i in range(0 if self.fast.evicts_by_batch else min(served + 1, len(rows))):
             single = self.slow.append(np.array(rows[i : i + 1]), np.array(counts[i : i + 1]))
             require(
                 single == (i < served),

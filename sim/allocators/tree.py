@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,13 @@ from sim.sequence import IntArray
 from workloads.content import Run
 
 NEVER, LOWEST = 1 << 62, -(1 << 62)  # for a walk that counts no hits, and one without a priority
+
+
+class TopName(NamedTuple):
+    """The name of a child of the root, where namespaces part."""
+
+    namespace: int
+    name: Hashable
 
 
 class Node:
@@ -77,7 +85,7 @@ class RadixTree:
         policy = EVICTION_POLICIES[eviction_policy]
         self._eviction_key, self._falls = policy.key, policy.falls
         self._threshold = protected_threshold
-        self._clock = 0
+        self.clock = 0
         self._pushed = 0
         self._heap: list[tuple[EvictionKey, int, Node]] = []
         self.evictable = self.protected = self.idle = 0
@@ -90,6 +98,8 @@ class RadixTree:
 
         Splits a node that is known in part, and refreshes all on the way.
         """
+        if self._whole(key.length) == 0:
+            return self.root, 0  # without a tick; an insert of nothing takes one
         return self._walk(key, NEVER, LOWEST)
 
     def peek(self, key: Key) -> tuple[int, int]:
@@ -147,27 +157,25 @@ class RadixTree:
             held.lock_ref += 1
         return self.evictable - before
 
-    def unlock(self, node: Node, is_idle: bool = False) -> int:
-        """Take a lock back, of a sequence that was `set_idle`; return as lock does."""
+    def unlock(self, node: Node) -> int:
+        """Take a lock back; return by how much evictable has changed."""
         before = self.evictable
         for held in node.path():
             held.lock_ref -= 1
-            held.idle_ref -= is_idle
             if held.lock_ref == 0:
                 self.evictable += held.length
                 self.protected -= held.length
-                self.idle -= is_idle * held.length
-            elif held.lock_ref == held.idle_ref and not is_idle:
+            elif held.lock_ref == held.idle_ref:
                 self.idle += held.length
         self._queue(node)
         return self.evictable - before
 
-    def set_idle(self, node: Node) -> None:
-        """The sequence that holds a lock on a node is done, and stays."""
+    def set_idle(self, node: Node, is_idle: bool) -> None:
+        """The sequence that holds a lock on a node is done, and stays; or it is not, after all."""
         for held in node.path():
-            held.idle_ref += 1
-            if held.lock_ref == held.idle_ref:
-                self.idle += held.length
+            self.idle -= held.length * (held.lock_ref == held.idle_ref)
+            held.idle_ref += 1 if is_idle else -1
+            self.idle += held.length * (held.lock_ref == held.idle_ref)
 
     def evict(self, num_tokens: int) -> list[IntArray]:
         """Remove unlocked leaves until num_tokens tokens are gone; return their blocks in order.
@@ -197,10 +205,8 @@ class RadixTree:
         """Go down as far as a key is known, splitting where it parts; as for match and insert."""
         node, matched, index, used = self.root, 0, 0, 0
         runs, length, size = key.runs, self._whole(key.length), self.block_size
-        if length == 0:
-            return node, 0
-        self._clock += 1
-        now = self._clock
+        self.clock += 1
+        now = self.clock
         while matched < length:
             child = node.children.get(self._name(node, key, index, used))
             if child is None:
@@ -239,8 +245,8 @@ class RadixTree:
 
     def _new_node(self, runs: Sequence[Run], blocks: IntArray, length: int) -> Node:
         node = Node(runs, blocks, length)
-        node.last_access, node.created = self._clock + 1, self._clock + 2
-        self._clock += 2
+        node.last_access, node.created = self.clock + 1, self.clock + 2
+        self.clock += 2
         return node
 
     def _whole(self, length: int) -> int:
@@ -250,7 +256,7 @@ class RadixTree:
     def _name(self, node: Node, key: Key, index: int, used: int) -> Hashable:
         """The name of the child of a node that a key goes on with; namespaces part at the root."""
         name = first_block(key.runs, index, used, self.block_size)
-        return (key.namespace, name) if node is self.root else name
+        return TopName(key.namespace, name) if node is self.root else name
 
     def _queue(self, node: Node) -> None:
         """A node may have become an unlocked leaf, or its key has fallen: it waits for eviction.

@@ -35,7 +35,5 @@ EVICTION_POLICIES: dict[str, EvictionPolicy] = {
     "mru": EvictionPolicy(lambda leaf, _: -leaf.last_access, falls=True),
     "filo": EvictionPolicy(lambda leaf, _: -leaf.created),
     "priority": EvictionPolicy(lambda leaf, _: (leaf.priority, leaf.last_access)),
-    "slru": EvictionPolicy(
-        lambda leaf, threshold: (leaf.hit_count >= threshold, leaf.last_access)
-    ),
+    "slru": EvictionPolicy(lambda leaf, threshold: (leaf.hit_count >= threshold, leaf.last_access)),
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from recorded_tree import ENGINE, case_paths, is_of_requests, read_case
+from replay_requests import RequestReplay, allocator_of
 from replay_tree import TreeReplay, tree_of
 
 
@@ -23,6 +24,7 @@ def cases() -> list[Any]:
 def test_every_operation_of_a_recorded_case_does_what_the_engine_did(path: Path) -> None:
     case = read_case(path)
     if is_of_requests(case):
-        return
-    difference = TreeReplay(case, tree_of(case)).first_difference()
+        difference = RequestReplay(case, allocator_of(case)).first_difference()
+    else:
+        difference = TreeReplay(case, tree_of(case)).first_difference()
     assert difference is None, f"{case.name}: {difference}"

@@ -89,7 +89,9 @@ def first_difference(
 
 def slots_of(blocks: Any, block_size: int) -> list[int]:
     """The slots of blocks, as the engine numbers them."""
-    return [block * block_size + i for block in np.asarray(blocks).tolist() for i in range(block_size)]
+    return [
+        block * block_size + i for block in np.asarray(blocks).tolist() for i in range(block_size)
+    ]
 
 
 class Namespaces:

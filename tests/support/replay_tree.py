@@ -1,4 +1,4 @@
-"""A recorded history of SGLang's tree alone, gone through again, and the first thing that differs."""
+"""A recorded history of SGLang's tree alone, gone through again; the first thing that differs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from recorded import Record
-from recorded_tree import Difference, Namespaces, TreeCase, first_difference, runs_of, slots_of, tokens_of
+from recorded_tree import (
+    Difference,
+    Namespaces,
+    TreeCase,
+    first_difference,
+    runs_of,
+    slots_of,
+    tokens_of,
+)
 from sim.allocators.tree import Node, RadixTree
 from sim.allocators.tree_keys import Key
 
@@ -89,7 +97,9 @@ class TreeReplay:
         if "name" in op:
             self.held[op["name"]] = node
         blocks = [held.blocks for held in node.path()]
-        slots = slots_of(np.concatenate([np.empty(0, np.int64), *reversed(blocks)]), self.tree.block_size)
+        slots = slots_of(
+            np.concatenate([np.empty(0, np.int64), *reversed(blocks)]), self.tree.block_size
+        )
         return {"hit": hit, "indices": slots}
 
     def _lock(self, op: Record, record: Record, gone: list[Any]) -> Record:
