@@ -160,7 +160,7 @@ class Radix(TreeMemory):
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         state = self._pool, self._rows, self._blocks, self._private, rows
-        done = self._ahead(*state, 0, num_iterations, self._scratch, log)
+        done = 0
         while done < num_iterations:
             self.evict(len(rows) * self.block_size - self.available_size)
             done = self._ahead(*state, done, num_iterations, self._scratch, log)

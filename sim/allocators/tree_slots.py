@@ -167,8 +167,8 @@ def append_ahead(
 ) -> int:
     """Iterations of one token a row from number begin on, visiting rows at a block boundary only.
 
-    Returns the number of the iteration before which something must be evicted: call again from
-    there; or num_iterations. scratch is as in blocks.append_ahead, and kept between these calls.
+    Returns the number of a later iteration before which something must be evicted, to go on from
+    there, or num_iterations. scratch is as in blocks.append_ahead, and kept between these calls.
     """
     size = pool[BLOCK_SIZE]
     num_rows = len(rows)
