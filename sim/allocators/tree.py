@@ -12,13 +12,13 @@ heap that lives as long as the tree, instead of one that every eviction builds f
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 
-from sim.allocators.tree_keys import Key, common, cut, first_block
+from sim.allocators.tree_keys import Key, common, cut, ends_of, first_block
 from sim.allocators.tree_policies import EVICTION_POLICIES, EvictionKey
 from sim.sequence import IntArray
 from workloads.content import Run
@@ -56,7 +56,7 @@ class Node:
         "runs",
     )
 
-    def __init__(self, runs: Sequence[Run], blocks: IntArray, length: int) -> None:
+    def __init__(self, runs: list[Run], blocks: IntArray, length: int) -> None:
         self.runs, self.blocks, self.length = runs, blocks, length
         self.parent: Node = self
         self.name: Hashable = None
@@ -105,12 +105,12 @@ class RadixTree:
     def peek(self, key: Key) -> tuple[int, int]:
         """The tokens that match would find, and how many of them nobody holds. Changes nothing."""
         matched = unlocked = index = used = 0
-        node, runs, length, size = self.root, key.runs, self._whole(key.length), self.block_size
+        node, length, size = self.root, self._whole(key.length), self.block_size
         while matched < length:
             child = node.children.get(self._name(node, key, index, used))
             if child is None:
                 break
-            count, index, used = common(child.runs, runs, index, used)
+            count, index, used = common(child.runs, key, index, used)
             count = min(count, length - matched) // size * size
             matched += count
             if child.lock_ref == 0:
@@ -133,12 +133,13 @@ class RadixTree:
         length, size = self._whole(key.length), self.block_size
         if matched == length:
             return matched
-        runs = cut(key.runs, matched, length)
+        runs = cut(key.runs, key.ends, matched, length)
         first, last = (matched - begin) // size, (length - begin) // size
         leaf = self._new_node(runs, blocks[first:last], length - matched)
         leaf.priority, leaf.hit_count = priority, int(length > inserted_len)
         leaf.parent = node
-        leaf.name = self._name(node, Key(runs, leaf.length, key.namespace), 0, 0)
+        name = first_block(runs, 0, 0, size)
+        leaf.name = TopName(key.namespace, name) if node is self.root else name
         node.children[leaf.name] = leaf
         self.num_nodes += 1
         self.evictable += leaf.length
@@ -204,7 +205,7 @@ class RadixTree:
     def _walk(self, key: Key, inserted_len: int, priority: int) -> tuple[Node, int]:
         """Go down as far as a key is known, splitting where it parts; as for match and insert."""
         node, matched, index, used = self.root, 0, 0, 0
-        runs, length, size = key.runs, self._whole(key.length), self.block_size
+        length, size = self._whole(key.length), self.block_size
         self.clock += 1
         now = self.clock
         while matched < length:
@@ -212,7 +213,7 @@ class RadixTree:
             if child is None:
                 break
             child.last_access = now
-            count, index, used = common(child.runs, runs, index, used)
+            count, index, used = common(child.runs, key, index, used)
             count = min(count, length - matched) // size * size
             matched += count
             is_part = count < child.length
@@ -229,13 +230,14 @@ class RadixTree:
     def _split(self, node: Node, length: int) -> Node:
         """Cut a node behind length tokens; return the new upper half."""
         middle = length // self.block_size
-        upper = self._new_node(cut(node.runs, 0, length), node.blocks[:middle], length)
+        ends = ends_of(node.runs)
+        lower_runs = cut(node.runs, ends, length, node.length)
+        upper = self._new_node(cut(node.runs, ends, 0, length), node.blocks[:middle], length)
         upper.priority, upper.hit_count = node.priority, node.hit_count
         upper.lock_ref, upper.idle_ref = node.lock_ref, node.idle_ref
         upper.parent, upper.name = node.parent, node.name
         node.parent.children[node.name] = upper
-        node.runs = cut(node.runs, length, node.length)
-        node.blocks, node.length = node.blocks[middle:], node.length - length
+        node.runs, node.blocks, node.length = lower_runs, node.blocks[middle:], node.length - length
         node.parent, node.name = upper, first_block(node.runs, 0, 0, self.block_size)
         upper.children[node.name] = node
         self.num_nodes += 1
@@ -243,7 +245,7 @@ class RadixTree:
             self._queue(node)
         return upper
 
-    def _new_node(self, runs: Sequence[Run], blocks: IntArray, length: int) -> Node:
+    def _new_node(self, runs: list[Run], blocks: IntArray, length: int) -> Node:
         node = Node(runs, blocks, length)
         node.last_access, node.created = self.clock + 1, self.clock + 2
         self.clock += 2

@@ -37,34 +37,33 @@ from sim.sequence import (
     IntArray,
     SequenceTable,
 )
-from workloads.content import Run
 from workloads.sequences import SequenceContent
 
 
 class Held:
     """What a sequence is to the tree: the node it holds, and how many of its tokens are there.
 
-    hit is what match has found, inserted_len what it has inserted so far. The sequence consists of
-    length tokens of runs; the last one it generates is never written. num_computed is -1, or for a
+    hit is what match has found, inserted_len what it has inserted so far. key is all that it will
+    write, length tokens: all but the last one that it generates. num_computed is -1, or for a
     sequence that is done and stays what it had computed.
     """
 
     __slots__ = (
         "hit",
         "inserted_len",
+        "key",
         "length",
         "node",
         "num_computed",
         "priority",
         "protected_len",
-        "runs",
     )
 
     def __init__(self, root: Node, length: int) -> None:
         self.node, self.length = root, length
         self.hit = self.protected_len = self.inserted_len = self.priority = 0
         self.num_computed = -1
-        self.runs: list[Run] | None = None
+        self.key: Key | None = None
 
 
 class TreeMemory(Allocator):
@@ -263,11 +262,12 @@ class TreeMemory(Allocator):
 
     def _key(self, row: int, num_tokens: int) -> Key:
         """The first num_tokens tokens of what a row consists of."""
-        held, request = self._held[row], self._rows.item(row, REQUEST)
-        if held.runs is None:
-            prompt = self._rows.item(row, PROMPT_TOKENS)
-            held.runs = self._content.runs(request, prompt, held.length)
-        return Key(held.runs, num_tokens, self._content.namespace(request))
+        held = self._held[row]
+        if held.key is None:
+            request, prompt = self._rows[row, [REQUEST, PROMPT_TOKENS]].tolist()
+            runs = self._content.runs(request, prompt, held.length)
+            held.key = Key.of(runs, held.length, self._content.namespace(request))
+        return held.key._replace(length=num_tokens)
 
     def _own_blocks(self, row: int) -> IntArray:
         """The blocks that a row holds beside the tree's, in order."""

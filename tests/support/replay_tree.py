@@ -84,7 +84,7 @@ class TreeReplay:
     def _key(self, op: Record) -> Key:
         tokens = op["key"]
         namespace = self.names.number(op.get("extra_key"))
-        return Key(runs_of(tokens), op.get("limit", len(tokens)), namespace)
+        return Key.of(runs_of(tokens), op.get("limit", len(tokens)), namespace)
 
     def _insert(self, op: Record, record: Record, gone: list[Any]) -> Record:
         key, size = self._key(op), self.tree.block_size
