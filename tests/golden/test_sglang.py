@@ -28,3 +28,15 @@ def test_every_operation_of_a_recorded_case_does_what_the_engine_did(path: Path)
     else:
         difference = TreeReplay(case, tree_of(case)).first_difference()
     assert difference is None, f"{case.name}: {difference}"
+
+
+def test_a_difference_says_operation_field_and_both_values() -> None:
+    paths = [path for path in case_paths() if is_of_requests(read_case(path))]
+    if not paths:
+        pytest.skip(f"no cases of {ENGINE}")
+    case = read_case(paths[0])
+    case.records[1]["state"]["available"] += 1
+    found = RequestReplay(case, allocator_of(case)).first_difference()
+    name, available = case.ops[1]["op"], case.records[1]["state"]["available"]
+    words = f"op 1 ({name}), state.available: recorded {available}, ours {available - 1}"
+    assert str(found) == words
