@@ -13,6 +13,7 @@ import simpy
 
 from sim.allocators.paged import Paged
 from sim.allocators.prefix import Prefix
+from sim.bench_tree import measure_tree
 from sim.costs.linear import Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.metrics import summarize
@@ -38,6 +39,7 @@ def measure(million: bool = False) -> dict[str, Any]:
     v1_cached_steps_per_s  the same with prefix caching
     cold_admissions_per_s  prompts of 1,024 tokens into a prefix cache that knows none of them
     hit_admissions_per_s   the same prompt again and again; both with lookup, keys and freeing
+    tree_…                 see bench_tree.measure_tree
     """
     _sharegpt(1000, Options())  # compiles, or loads what is compiled
     bare_us = statistics.median(bare_event_us() for _ in range(REPEATS))
@@ -59,6 +61,7 @@ def measure(million: bool = False) -> dict[str, Any]:
         "v1_cached_steps_per_s": _median(lambda: v1_steps_per_s(is_caching=True)),
         "cold_admissions_per_s": _median(lambda: admissions_per_s(is_hit=False)),
         "hit_admissions_per_s": _median(lambda: admissions_per_s(is_hit=True)),
+        **measure_tree(),
     }
     if million:
         run, wall_s = _sharegpt(1_000_000, Options())

@@ -127,7 +127,7 @@ class Radix(TreeMemory):
         if not self.extend(one_row, np.array([count])):
             return False
         computed = min(self._rows.item(row, NUM_COMPUTED), self._held[row].length)
-        self.cache_up_to(one_row, np.array([computed]))
+        self.checkpoint(one_row, np.array([computed]))
         return True
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
@@ -168,9 +168,14 @@ class Radix(TreeMemory):
     def free(self, rows: IntArray) -> None:
         """Take back all that the rows hold; those that have ended leave what they computed."""
         for row in rows.tolist():
-            has_ended = self._rows.item(row, NUM_TOKENS) >= self._rows.item(row, FINAL_TOKENS)
-            end = self.finish if has_ended else self.release
-            end((row,))
+            num_slots, num_tokens = (
+                self._rows.item(row, NUM_SLOTS),
+                self._rows.item(row, NUM_TOKENS),
+            )
+            if num_slots and num_tokens >= self._rows.item(row, FINAL_TOKENS):
+                self.finish((row,))
+            else:
+                self.release((row,))
 
     def retire(self, row: int) -> None:
         if self._held[row].num_computed < 0:

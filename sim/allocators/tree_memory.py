@@ -24,7 +24,8 @@ from sim.allocators.base import (
     Allocator,
     resize_row,
 )
-from sim.allocators.tree import Node, RadixTree
+from sim.allocators.tree import RadixTree
+from sim.allocators.tree_held import Held
 from sim.allocators.tree_keys import Key
 from sim.jit import STRIDED, direct
 from sim.sequence import (
@@ -39,38 +40,15 @@ from sim.sequence import (
 )
 from workloads.sequences import SequenceContent
 
-
-class Held:
-    """What a sequence is to the tree: the node it holds, and how many of its tokens are there.
-
-    hit is what match has found, inserted_len what it has inserted so far. key is all that it will
-    write, length tokens: all but the last one that it generates. num_computed is -1, or for a
-    sequence that is done and stays what it had computed.
-    """
-
-    __slots__ = (
-        "hit",
-        "inserted_len",
-        "key",
-        "length",
-        "node",
-        "num_computed",
-        "priority",
-        "protected_len",
-    )
-
-    def __init__(self, root: Node, length: int) -> None:
-        self.node, self.length = root, length
-        self.hit = self.protected_len = self.inserted_len = self.priority = 0
-        self.num_computed = -1
-        self.key: Key | None = None
+ACTIVE, IDLE = range(2)
+_IN_TREE = (TOKEN_STATES, INTERNAL, CACHED)  # what tokens in the tree may be
 
 
 class TreeMemory(Allocator):
     """Memory whose used blocks stay in a radix tree: the part that a scheduler of SGLang's drives.
 
     A waiting row is matched, then held, which `release` undoes; extend takes slots for a batch of
-    prompts or chunks, cache_up_to gives them to the tree when they have been computed; append takes
+    prompts or chunks, checkpoint gives them to the tree when they have been computed; append takes
     a slot a row for a batch of decodes. finish ends rows, release takes memory from rows that will
     come back.
     """
@@ -95,10 +73,9 @@ class TreeMemory(Allocator):
         self.terms = self._pool[:NUM_TERMS]
         self._blocks: IntArray = np.zeros((num_blocks + 1, 2), np.int64)
         self._blocks[:num_blocks, tree_slots.FREE_RING] = np.arange(1, num_blocks + 1)
-        self._shared = [0, 0]  # tokens in the tree that rows in service hold, and done ones
+        self._shared = [0, 0]  # tokens of rows that are in the tree: of active rows, of idle ones
         self._settled = (0, 0, 0)
         self._num_evicted = 0
-        self._evictions: list[IntArray] | None = None
         self._held: list[Held] = []
         self._private: IntArray = np.zeros((0, 2), np.int64)
         self._resize(len(sequences.rows))
@@ -154,11 +131,14 @@ class TreeMemory(Allocator):
         return held.hit
 
     def hold(self, row: int) -> None:
-        """Lock what match found for a row, which has computed that much now; see `release`."""
+        """Lock what match has just found for a row, which has computed that much now.
+
+        To refuse the row after all, `release` it.
+        """
         held = self._held[row]
         self.tree.lock(held.node)
         held.protected_len = held.hit
-        self._shared[0] += held.hit
+        self._shared[ACTIVE] += held.hit
         self._resize_row(self._pool, self._rows, row, held.hit, held.hit)
         self._settle()
 
@@ -185,17 +165,17 @@ class TreeMemory(Allocator):
             self._extend(self._pool, self._rows, self._blocks, self._private, row, count)
         return served
 
-    def cache_up_to(self, rows: IntArray, num_tokens: IntArray) -> None:
+    def checkpoint(self, rows: IntArray, num_tokens: IntArray) -> None:
         """Give the whole blocks of the first num_tokens[i] tokens of rows[i] to the tree.
 
         Blocks of tokens that the tree has already are freed, and the row goes on with the tree's.
-        SGLang's checkpoint, after every chunk of a prompt.
+        After every chunk of a prompt, and in finish.
         """
         for row, count in zip(rows.tolist(), num_tokens.tolist(), strict=True):
-            self._cache_up_to(row, count)
+            self._checkpoint(row, count)
         self._settle()
 
-    def _cache_up_to(self, row: int, num_tokens: int) -> None:
+    def _checkpoint(self, row: int, num_tokens: int) -> None:
         held, tree, size = self._held[row], self.tree, self.block_size
         key = self._key(row, num_tokens // size * size)
         own, begin = self._own_blocks(row), held.protected_len
@@ -210,7 +190,7 @@ class TreeMemory(Allocator):
         tree.lock(node)
         tree.unlock(held.node)
         held.node = node
-        self._shared[0] += held.protected_len - begin
+        self._shared[ACTIVE] += held.protected_len - begin
 
     def finish(self, rows: Iterable[int]) -> None:
         """Sequences end: all that they have computed goes to the tree but what fills no block."""
@@ -220,7 +200,7 @@ class TreeMemory(Allocator):
             if held.num_computed >= 0:
                 computed = held.num_computed
                 self._set_idle(row, is_idle=False)
-            self._cache_up_to(row, min(computed, held.length))
+            self._checkpoint(row, min(computed, held.length))
             self._give_back(row)
         self._settle()
 
@@ -238,8 +218,6 @@ class TreeMemory(Allocator):
         for gone in self.tree.evict(num_tokens):
             self._free_blocks(gone)
             self._num_evicted += len(gone)
-            if self._evictions is not None:
-                self._evictions.append(gone)
         self._settle()
         return before - self.tree.evictable
 
@@ -250,15 +228,6 @@ class TreeMemory(Allocator):
     @property
     def num_blocks(self) -> int:
         return self._pool.item(blocks.NUM_BLOCKS)
-
-    def record_evictions(self) -> None:
-        """Keep the blocks of evicted leaves from now on, for `evictions`."""
-        self._evictions = []
-
-    def evictions(self) -> list[IntArray]:
-        """The blocks of the leaves that were evicted since this was last asked, in order."""
-        found, self._evictions = self._evictions or [], []
-        return found
 
     def _key(self, row: int, num_tokens: int) -> Key:
         """The first num_tokens tokens of what a row consists of."""
@@ -283,7 +252,7 @@ class TreeMemory(Allocator):
         self._free_blocks(self._own_blocks(row))
         self._private[row] = tree_slots.NONE
         self.tree.unlock(held.node)
-        self._shared[0] -= held.protected_len
+        self._shared[ACTIVE] -= held.protected_len
         held.node = self.tree.root
         held.hit = held.protected_len = held.inserted_len = 0
         self._resize_row(self._pool, self._rows, row, 0, 0)
@@ -297,8 +266,8 @@ class TreeMemory(Allocator):
         held = self._held[row]
         self.tree.set_idle(held.node, is_idle)
         sign = 1 if is_idle else -1
-        self._shared[0] -= sign * held.protected_len
-        self._shared[1] += sign * held.protected_len
+        self._shared[ACTIVE] -= sign * held.protected_len
+        self._shared[IDLE] += sign * held.protected_len
         held.num_computed = self._rows.item(row, NUM_COMPUTED) if is_idle else -1
 
     def _settle(self) -> None:
@@ -307,14 +276,11 @@ class TreeMemory(Allocator):
         Rows count all their slots; those in the tree count there, once for all that hold them.
         """
         tree, terms = self.tree, self.terms
-        useful = tree.protected - tree.idle - self._shared[0]
-        now = useful, tree.idle - self._shared[1], tree.evictable
+        useful = tree.protected - tree.idle - self._shared[ACTIVE]
+        now = useful, tree.idle - self._shared[IDLE], tree.evictable
         if now == self._settled:
             return
         for term, new, old in zip(_IN_TREE, now, self._settled, strict=True):
             terms[term] += new - old
             terms[FREE] -= new - old
         self._settled = now
-
-
-_IN_TREE = (TOKEN_STATES, INTERNAL, CACHED)

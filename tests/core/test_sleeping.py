@@ -133,6 +133,25 @@ def test_a_block_that_fills_in_a_sleep_lets_the_waiting_head_in() -> None:
     assert run.requests[1, FIRST_SCHEDULED_NS] == 4 * 2 * TICK_NS
 
 
+@pytest.mark.parametrize("num_slots", range(12, 18))
+def test_an_eviction_in_a_sleep_may_make_the_waiting_heads_hit_shorter(num_slots: int) -> None:
+    """Then it waits for the token budget, where it waited for memory as long as 8 of 12 were hit.
+
+    The first request leaves the 8 tokens to the tree, the second takes their slots bit by bit.
+    """
+    example = Example(
+        [(0, 8, 1, 1), (0, 2, 20, 20), (3 * TICK_NS, 12, 2, 2)],
+        num_slots,
+        64,
+        ("radix", {}),
+        ("vllm_v1", {"enable_chunked_prefill": False, "max_num_batched_tokens": 12}),
+        0,
+        beginnings=[Beginning(-1, 1, 8, 0), Beginning(-1, 2, 0, 0), Beginning(-1, 1, 8, 0)],
+    )
+    run = assert_same(example)
+    assert run.recorder.num_queued_iterations > 0
+
+
 def test_a_full_pool_met_late_is_measured_alike() -> None:
     """As many requests have finished as run when memory fills: measuring resumes within a sleep."""
     arrivals = [(0, 2, 1, 1), (0, 2, 1, 1), (2000, 10, 8, 8), (2000, 10, 8, 8)]

@@ -91,17 +91,17 @@ class FreesBlocksBackwards(Radix):
 class CountsEveryChunk(Radix):
     """A request counts a hit with every chunk of its prompt."""
 
-    def _cache_up_to(self, row: int, num_tokens: int) -> None:
+    def _checkpoint(self, row: int, num_tokens: int) -> None:
         self._held[row].inserted_len = 0
-        super()._cache_up_to(row, num_tokens)
+        super()._checkpoint(row, num_tokens)
 
 
 class KeepsDuplicates(Radix):
     """What the tree has already is freed when the request ends, not at once."""
 
-    def _cache_up_to(self, row: int, num_tokens: int) -> None:
+    def _checkpoint(self, row: int, num_tokens: int) -> None:
         if self.tree.peek(self._key(row, num_tokens))[0] <= self._held[row].protected_len:
-            super()._cache_up_to(row, num_tokens)
+            super()._checkpoint(row, num_tokens)
 
 
 class EvictsJustWhatIsNeeded(Radix):

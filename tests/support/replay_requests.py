@@ -11,6 +11,7 @@ from recorded import Record
 from recorded_tree import Difference, Namespaces, TreeCase, first_difference, runs_of, slots_of
 from replay_tree import state_of
 from sim.allocators.radix import Radix
+from sim.allocators.tree import RadixTree
 from sim.config import build_part
 from sim.sequence import (
     NUM_COMPUTED,
@@ -75,16 +76,29 @@ class RequestReplay:
         self.requests = self.content.requests()
         allocator.bind(case.config["pool_tokens"], self.sequences, 1 << 20)
         allocator.bind_content(self.content)
-        allocator.record_evictions()
+        self.gone: list[IntArray] = []
+        self._watch(allocator.tree)
         self.rows: dict[str, int] = {}
         self.is_extended: set[str] = set()
         self.names = Namespaces()
+
+    def _watch(self, tree: RadixTree) -> None:
+        """Note what is evicted."""
+        evict = tree.evict
+
+        def noted(num_tokens: int) -> list[IntArray]:
+            found = evict(num_tokens)
+            self.gone += found
+            return found
+
+        tree.evict = noted
 
     def first_difference(self) -> Difference | None:
         for index, (op, record) in enumerate(zip(self.case.ops, self.case.records, strict=True)):
             ours = getattr(self, "_" + op["op"])(op)
             allocator, size = self.allocator, self.allocator.block_size
-            gone = [slots_of(blocks, size) for blocks in allocator.evictions()]
+            gone = [slots_of(blocks, size) for blocks in self.gone]
+            self.gone.clear()
             ours |= {"i": index, "op": op["op"], "evicted": gone, "state": self._state()}
             found = first_difference(record, ours, index, op["op"])
             if found is not None:
@@ -133,7 +147,7 @@ class RequestReplay:
         first = before.tolist()
         new = [[name, self._slots(name, i)] for name, i in zip(names, first, strict=True)]
         state = self._state()
-        self.allocator.cache_up_to(rows, self.sequences.rows[rows, NUM_COMPUTED])
+        self.allocator.checkpoint(rows, self.sequences.rows[rows, NUM_COMPUTED])
         return {"new_slots": new, "before_checkpoint": state}
 
     def _decode(self, op: Record) -> Record:
