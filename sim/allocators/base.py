@@ -76,7 +76,7 @@ class Allocator(ABC):
     can_swap: bool = False
     """Whether there is host memory that sequences can move to."""
     evicts_by_batch: bool = False
-    """Whether a batch may evict more than its rows would one by one."""
+    """Whether what a batch evicts is more than its rows would one by one."""
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         """Take a pool of num_slots slots for sequences of at most max_model_len tokens.

@@ -82,7 +82,7 @@ class Radix(TreeMemory):
 
     def _peek(self, row: int) -> tuple[int, int]:
         """Tokens of a waiting row that are known, and how many of them nobody holds."""
-        return self.tree.peek(self._key(row, self._rows.item(row, NUM_TOKENS) - 1))
+        return self.tree.peek(self.key(row, self._rows.item(row, NUM_TOKENS) - 1))
 
     def lookup(self, row: int) -> int:
         return self._peek(row)[0]

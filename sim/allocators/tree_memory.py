@@ -126,7 +126,7 @@ class TreeMemory(Allocator):
         Refreshes what it finds, and may split a node.
         """
         held = self._held[row]
-        key = self._key(row, self._rows.item(row, NUM_TOKENS) - 1)
+        key = self.key(row, self._rows.item(row, NUM_TOKENS) - 1)
         held.node, held.hit = self.tree.match(key)
         return held.hit
 
@@ -177,7 +177,7 @@ class TreeMemory(Allocator):
 
     def _checkpoint(self, row: int, num_tokens: int) -> None:
         held, tree, size = self._held[row], self.tree, self.block_size
-        key = self._key(row, num_tokens // size * size)
+        key = self.key(row, num_tokens // size * size)
         own, begin = self._own_blocks(row), held.protected_len
         known = tree.insert(key, own, begin, held.priority, held.inserted_len)
         held.inserted_len = max(held.inserted_len, key.length)
@@ -225,11 +225,7 @@ class TreeMemory(Allocator):
         """The higher, the later policy priority evicts what the row gives to the tree."""
         self._held[row].priority = priority
 
-    @property
-    def num_blocks(self) -> int:
-        return self._pool.item(blocks.NUM_BLOCKS)
-
-    def _key(self, row: int, num_tokens: int) -> Key:
+    def key(self, row: int, num_tokens: int) -> Key:
         """The first num_tokens tokens of what a row consists of."""
         held = self._held[row]
         if held.key is None:
@@ -237,6 +233,10 @@ class TreeMemory(Allocator):
             runs = self._content.runs(request, prompt, held.length)
             held.key = Key.of(runs, held.length, self._content.namespace(request))
         return held.key._replace(length=num_tokens)
+
+    @property
+    def num_blocks(self) -> int:
+        return self._pool.item(blocks.NUM_BLOCKS)
 
     def _own_blocks(self, row: int) -> IntArray:
         """The blocks that a row holds beside the tree's, in order."""

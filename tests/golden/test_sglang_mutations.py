@@ -100,7 +100,7 @@ class KeepsDuplicates(Radix):
     """What the tree has already is freed when the request ends, not at once."""
 
     def _checkpoint(self, row: int, num_tokens: int) -> None:
-        if self.tree.peek(self._key(row, num_tokens))[0] <= self._held[row].protected_len:
+        if self.tree.peek(self.key(row, num_tokens))[0] <= self._held[row].protected_len:
             super()._checkpoint(row, num_tokens)
 
 
