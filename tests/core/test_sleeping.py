@@ -71,8 +71,7 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         num_blocked += run.recorder.num_queued_iterations
         assert_tokens_are_counted_once(run, widths_of(example, run))
     assert num_blocked > 0, "no example queues: the traces are too easy"
-    outgrows = kind in {"paged", "paged_cow", "prefix"}
-    outgrows = kind in {"paged", "prefix", "radix"}
+    outgrows = kind in {"paged", "paged_cow", "prefix", "radix"}
     assert (num_preemptions > 0) == outgrows, "only memory in blocks outgrows its promise"
 
 

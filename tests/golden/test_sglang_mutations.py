@@ -85,7 +85,7 @@ class FreesBlocksBackwards(Radix):
     """Freed blocks are handed out again in the opposite order."""
 
     def _free_blocks(self, freed: IntArray) -> None:
-        super()._free_blocks(freed[::-1].copy())
+        super()._free_blocks(freed[::-1])
 
 
 class CountsEveryChunk(Radix):
