@@ -1,7 +1,7 @@
 """Allocators: how the slots of the KV pool are given to sequences. One file an allocator.
 
 ALLOCATORS is the table of plug-ins; compiled operations of a family live in arena.py (contiguous),
-blocks.py (paged), shared_blocks.py (paged_cow), cached_blocks.py (prefix) and tree_slots.py (radix).
+blocks.py (paged), shared_blocks.py (paged_cow), cached_blocks.py (prefix), tree_slots.py (radix).
 """
 
 from sim.allocators.base import Admission, Allocator, ConservationError, KVUsage

@@ -152,6 +152,51 @@ def test_hits_that_nobody_holds_count_against_what_can_be_evicted() -> None:
     assert cache.allocator.admit(row, 2) is Admission.LATER
 
 
+def test_a_hit_that_is_held_and_let_go_again_leaves_what_can_be_evicted_as_it_was() -> None:
+    """Case 22: a scheduler looks at what is left with the hit locked, and refuses."""
+    cache = Cache(12, [[(1, 0, 6)], [(1, 0, 4), (2, 0, 5)]], 1)
+    cache.leave(cache.enter(0)[0])
+    row, memory = cache.open(1), cache.inner
+    before = memory.usage()
+    assert memory.match(row) == 4
+    assert (memory.evictable_size, memory.available_size) == (6, 6)
+    memory.hold(row)
+    assert (memory.evictable_size, memory.protected_size) == (2, 4)
+    assert memory.usage().token_states == 4
+    memory.release([row])
+    assert (memory.evictable_size, memory.protected_size) == (6, 0)
+    assert memory.usage() == before
+
+
+def test_a_request_that_loses_its_memory_leaves_only_what_its_prompt_gave() -> None:
+    """Case 25, as SGLang retracts: the tokens that it generated are computed again."""
+    cache = Cache(40, [[(1, 0, 10)]], 8)
+    row, _ = cache.enter(0)
+    cells = cache.sequences.rows[row]
+    for _ in range(5):
+        cells[NUM_TOKENS] += 1
+        cache.allocator.append(np.array([row]), np.array([1]))
+    cache.allocator.free(np.array([row]))
+    assert cells[NUM_TOKENS] == 15
+    assert cache.allocator.lookup(row) == 10
+    assert cache.inner.usage().cached == 10
+
+
+def test_policy_priority_evicts_the_least_urgent_requests_leaf_first() -> None:
+    sequences, memory = SequenceTable(), Radix(eviction_policy="priority")
+    memory.bind(20, sequences, LONGEST)
+    ones = np.ones(3, np.int64)
+    requests = new_requests(0 * ones, 4 * ones, ones, Limits(LONGEST, ones))
+    for request, priority in enumerate((5, 1, 3)):
+        row = sequences.open(requests, request)
+        memory.set_priority(row, priority)
+        assert memory.admit(row, 4) is Admission.OK
+        memory.finish([row])
+        sequences.close(row)
+    order = [blocks.tolist() for blocks in memory.tree.evict(12)]
+    assert order == [[5, 6, 7, 8], [9, 10, 11, 12], [1, 2, 3, 4]]
+
+
 @pytest.mark.parametrize("policy", EVICTION_POLICIES)
 def test_an_eviction_does_not_look_at_all_leaves(policy: str) -> None:
     """Case 24: 1,000 of 10,000 leaves go; policies are asked a few times for each, not 10,000."""
