@@ -71,20 +71,26 @@ def tokens_of(runs: Any) -> list[int]:
     return [start + i for _, start, length in runs for i in range(length)]
 
 
-def first_difference(
-    wanted: Record, ours: Record, index: int, op: str, prefix: str = ""
-) -> Difference | None:
-    """The first field that differs, looking into states; every recorded field must be there."""
-    for field, value in wanted.items():
-        if field not in ours:
-            return Difference(index, op, prefix + field, value, "nothing")
-        if isinstance(value, dict) and isinstance(ours[field], dict) and prefix == "":
-            found = first_difference(value, ours[field], index, op, field + ".")
-            if found is not None:
-                return found
-        elif value != ours[field]:
-            return Difference(index, op, prefix + field, value, ours[field])
-    return None
+def first_difference(wanted: Record, ours: Record, index: int, op: str) -> Difference | None:
+    """The first field that differs, as deep within states and trees as it can be named."""
+    found = _first_unlike(wanted, ours, "")
+    return Difference(index, op, *found) if found is not None else None
+
+
+def _first_unlike(wanted: Any, ours: Any, place: str) -> tuple[str, Any, Any] | None:
+    """Place and both values; every recorded field must be there."""
+    inner: list[tuple[str, Any, Any]] = []
+    if isinstance(wanted, dict) and isinstance(ours, dict):
+        names = [*wanted, *(ours if place else ())]  # a record need not show all that we know
+        inner = [(f"{place}.{name}".strip("."), wanted.get(name), ours.get(name)) for name in names]
+    elif isinstance(wanted, list) and isinstance(ours, list) and len(wanted) == len(ours):
+        pairs = enumerate(zip(wanted, ours, strict=True))
+        inner = [(f"{place}[{i}]", *pair) for i, pair in pairs if isinstance(pair[0], dict)]
+    for part, value, mine in inner:
+        found = _first_unlike(value, mine, part)
+        if found is not None:
+            return found
+    return (place, wanted, ours) if place and wanted != ours else None
 
 
 def slots_of(blocks: Any, block_size: int) -> list[int]:
