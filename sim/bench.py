@@ -13,6 +13,7 @@ import simpy
 
 from sim.allocators.paged import Paged
 from sim.allocators.prefix import Prefix
+from sim.bench_tree import measure_tree
 from sim.costs.linear import Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.metrics import summarize
@@ -43,6 +44,7 @@ def measure(million: bool = False) -> dict[str, Any]:
     long_prompts_per_s     vllm_v1 and a prefix cache of 100,000 blocks under an overload of prompts
                            of 12,200 tokens, 38 % of them shared: the shape of Mooncake's
                            conversations
+    tree_…                 see bench_tree.measure_tree
     """
     _sharegpt(1000, Options())  # compiles, or loads what is compiled
     bare_us = statistics.median(bare_event_us() for _ in range(REPEATS))
@@ -65,6 +67,7 @@ def measure(million: bool = False) -> dict[str, Any]:
         "cold_admissions_per_s": _median(lambda: admissions_per_s(is_hit=False)),
         "hit_admissions_per_s": _median(lambda: admissions_per_s(is_hit=True)),
         "long_prompts_per_s": _median(long_prompts_per_s),
+        **measure_tree(),
     }
     if million:
         run, wall_s = _sharegpt(1_000_000, Options())

@@ -118,15 +118,23 @@ class History:
         """A batch in one call, and row by row; return how many rows were served."""
         counts = [min(count, self.room(row)) for row, count in zip(rows, counts, strict=True)]
         self._sample(rows, counts)
-        served = self.fast.append(np.array(rows, np.int64), np.array(counts, np.int64))
+        batch = np.array(rows, np.int64), np.array(counts, np.int64)
+        served = self.fast.append(*batch)
+        if self.fast.evicts_by_batch:
+            self.slow.append(*batch)
+        else:
+            self._append_singly(rows, counts, served)
+        self.compare()
+        return served
+
+    def _append_singly(self, rows: list[int], counts: list[int], served: int) -> None:
+        """The twin appends row by row, as many rows as were served and no more."""
         for i in range(min(served + 1, len(rows))):
             single = self.slow.append(np.array(rows[i : i + 1]), np.array(counts[i : i + 1]))
             require(
                 single == (i < served),
                 f"{self.fast.kind}: a batch serves {served} rows, the twin's row {i}: {single}",
             )
-        self.compare()
-        return served
 
     def decode(self, rows: list[int], num_iterations: int) -> int:
         """Iterations of one token a row, ahead and one by one; return how many succeeded."""

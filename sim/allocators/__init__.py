@@ -1,7 +1,7 @@
 """Allocators: how the slots of the KV pool are given to sequences. One file an allocator.
 
 ALLOCATORS is the table of plug-ins; compiled operations of a family live in arena.py (contiguous),
-blocks.py (paged), shared_blocks.py (paged_cow) and cached_blocks.py (prefix).
+blocks.py (paged), shared_blocks.py (paged_cow), cached_blocks.py (prefix), tree_slots.py (radix).
 """
 
 from sim.allocators.base import Admission, Allocator, ConservationError, KVUsage
@@ -9,6 +9,7 @@ from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
+from sim.allocators.radix import Radix
 from sim.allocators.unbounded import Unbounded
 
 ALLOCATORS: dict[str, type[Allocator]] = {
@@ -16,6 +17,7 @@ ALLOCATORS: dict[str, type[Allocator]] = {
     "paged": Paged,
     "paged_cow": PagedCow,
     "prefix": Prefix,
+    "radix": Radix,
     "unbounded": Unbounded,
 }
 

@@ -81,6 +81,8 @@ class Allocator(ABC):
     """Whether a sequence can begin as another's copy, and whether that copies its KV."""
     can_swap: bool = False
     """Whether there is host memory that sequences can move to."""
+    evicts_by_batch: bool = False
+    """Whether what a batch evicts is more than its rows would one by one."""
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         """Take a pool of num_slots slots for sequences of at most max_model_len tokens.

@@ -72,6 +72,7 @@ class CheckedAllocator(Allocator):
             copies_kv=inner.copies_kv,
             caches_prefixes=inner.caches_prefixes,
             forks=inner.forks,
+            evicts_by_batch=inner.evicts_by_batch,
         )
 
     def __getattr__(self, name: str) -> Any:

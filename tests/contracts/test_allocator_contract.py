@@ -55,6 +55,12 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"block_size": 4, "watermark": 0.15, "reserve_full_isl": False},
         {"block_size": 4, "enable_prefix_caching": False},
     ],
+    "radix": [
+        {"block_size": block_size, "eviction_policy": policy}
+        for block_size in (1, 3)
+        for policy in ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
+    ]
+    + [{"block_size": 8, "split_at_prompt": False}, {"block_size": 1, "split_at_prompt": False}],
 }
 
 ENTRIES = [
@@ -216,6 +222,9 @@ def test_every_kind_is_the_key_of_its_entry() -> None:
         ("paged", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
         ("prefix", {"free_order": "fifo"}, "free_order: unknown value 'fifo'; accepted: prepend"),
         ("prefix", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
+        ("radix", {"block_size": 0}, "block_size: must be at least 1 slot, got 0"),
+        ("radix", {"eviction_policy": "random"}, "eviction_policy: unknown value 'random'; acc"),
+        ("radix", {"protected_threshold": 0}, "protected_threshold: must be at least 1, got 0"),
         ("contiguous", {"granularity": 0}, "granularity: must be at least 1 slot, got 0"),
         ("contiguous", {"reservation": "all"}, "reservation: unknown value 'all'"),
         ("contiguous", {"placement": "worst"}, "placement: unknown value 'worst'"),
@@ -241,6 +250,7 @@ def test_a_wrong_parameter_is_named_with_its_rule(
     [
         ("paged", {"block_size": 16}, "block_size: a block of 16 slots is larger than the pool"),
         ("prefix", {"block_size": 8}, "block_size: a block of 8 slots beside the null block is"),
+        ("radix", {"block_size": 16}, "block_size: a block of 16 slots is more than the pool"),
         ("contiguous", {"granularity": 16}, "granularity: 16 slots are more than the pool of 15"),
     ],
 )

@@ -74,7 +74,7 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         num_reused += 0 if distances is None else distances[GAP_COUNT]
         shared += sum(timeline["table_blocks"]) - sum(timeline["held_blocks"])
     assert num_blocked > 0, "no example queues: the traces are too easy"
-    outgrows = kind in {"paged", "paged_cow", "prefix"}
+    outgrows = kind in {"paged", "paged_cow", "prefix", "radix"}
     assert (num_preemptions > 0) == outgrows, "only memory in blocks outgrows its promise"
     assert (num_reused > 0) == (kind == "prefix"), "only content is found again"
     assert (shared > 0) == (kind in {"paged_cow", "prefix"}), "forks and content share blocks"
@@ -135,6 +135,25 @@ def test_a_block_that_fills_in_a_sleep_lets_the_waiting_head_in() -> None:
     )
     run = assert_same(example)
     assert run.requests[1, FIRST_SCHEDULED_NS] == 4 * 2 * TICK_NS
+
+
+@pytest.mark.parametrize("num_slots", range(12, 18))
+def test_an_eviction_in_a_sleep_may_make_the_waiting_heads_hit_shorter(num_slots: int) -> None:
+    """Then it waits for the token budget, where it waited for memory as long as 8 of 12 were hit.
+
+    The first request leaves the 8 tokens to the tree, the second takes their slots bit by bit.
+    """
+    example = Example(
+        [(0, 8, 1, 1), (0, 2, 20, 20), (3 * TICK_NS, 12, 2, 2)],
+        num_slots,
+        64,
+        ("radix", {}),
+        ("vllm_v1", {"enable_chunked_prefill": False, "max_num_batched_tokens": 12}),
+        0,
+        beginnings=[Beginning(-1, 1, 8, 0), Beginning(-1, 2, 0, 0), Beginning(-1, 1, 8, 0)],
+    )
+    run = assert_same(example)
+    assert run.recorder.num_queued_iterations > 0
 
 
 def test_a_full_pool_met_late_is_measured_alike() -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.allocators import ALLOCATORS
+from sim.allocators.tree_policies import EVICTION_POLICIES
 from sim.arrivals import FollowUps
 from sim.branching import WorkloadBranches
 from sim.costs import CostModel
@@ -88,6 +89,13 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
             "free_order": ("prepend_unhashed", "append")[choose(0, 1)],
             "reserve_full_isl": bool(choose(0, 1)),
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
+        }
+    if kind == "radix":
+        sizes = [size for size in (1, 2, 4) if size <= num_slots]
+        return kind, {
+            "block_size": sizes[choose(0, len(sizes) - 1)],
+            "eviction_policy": sorted(EVICTION_POLICIES)[choose(0, len(EVICTION_POLICIES) - 1)],
+            "split_at_prompt": bool(choose(0, 1)),
         }
     return kind, {}
 
