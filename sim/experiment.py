@@ -151,11 +151,13 @@ def _experiment(
     warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
     warnings |= dict.fromkeys(line for cell in cells for line in cell.warnings)
     warnings |= dict.fromkeys(f"skipped: {cell.skip}" for cell in cells if cell.skip)
+    cost_source, cost_warnings = _cost_source(cells, folder)
+    warnings |= dict.fromkeys(cost_warnings)
     return Experiment(
         name=top.name,
         description=top.description.strip(),
         figures=tuple(top.figures or ()),
-        cost_source=_cost_source(cells, folder),
+        cost_source=cost_source,
         config=_resolved(data, cells, seeds),
         specs=tuple(_specs(cells, seeds, folder, list(data.get("sweep") or {}))),
         pool_lines=tuple(lines),
@@ -194,14 +196,16 @@ def _point(cell: Cell) -> Point:
     return cell.point
 
 
-def _cost_source(cells: list[Cell], folder: Path) -> str:
-    """Where times come from, for every cost model of the experiment."""
+def _cost_source(cells: list[Cell], folder: Path) -> tuple[str, list[str]]:
+    """Where times come from, for every cost model of the experiment, and what they warn of."""
     sources: dict[str, None] = {}
+    warnings: list[str] = []
     for cell in cells:
         config = _point(cell).config["cost"]
         cost: CostModel = build_part("cost", config, folder)
         sources[f"{config['kind']}: {cost.source}"] = None
-    return "; ".join(sources)
+        warnings += cost.warnings
+    return "; ".join(sources), warnings
 
 
 def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:

@@ -31,7 +31,7 @@ class ProfileError(ValueError):
     """A profile that cannot be read or is not one: one sentence."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal only to itself, so that tables built from it are kept
 class Profile:
     """One GPU's kernels and links.
 

@@ -15,7 +15,7 @@ from sim.costs.grid import Grid
 Ranges = Mapping[str, tuple[float, float]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal only to itself, so that tables built from it are kept
 class Variant:
     """A kernel as fitted: parameters of its form, corrections, what it was measured with.
 
@@ -99,14 +99,7 @@ def prefill_us(
 
 def mixed_us(variant: Variant, heads: Heads, prefill: Mixed, decode: Mixed) -> Floats:
     """Attention of a layer in one launch for chunks and decodes."""
-    form = forms.mixed_us(variant.form, heads, prefill, decode)
-    sizes = {
-        "queries": prefill.queries,
-        "context": prefill.keys - prefill.queries + 1.0,
-        "decodes": decode.sequences,
-        "kv_len": decode.keys,
-    }
-    return np.asarray(form * variant.correction(sizes))
+    return forms.mixed_us(variant.form, heads, prefill, decode)
 
 
 def linear_us(variant: Variant, m: Floats, n: Floats, k: Floats) -> Floats:
@@ -119,4 +112,5 @@ def linear_us(variant: Variant, m: Floats, n: Floats, k: Floats) -> Floats:
 
 def small_us(variant: Variant, mega: Floats) -> Floats:
     """A norm, a rope, an activation, …: a launch and bytes."""
-    return np.asarray(variant.form["a_us"] + variant.form["us_per_mb"] * mega)
+    form = variant.form["a_us"] + variant.form["us_per_mb"] * mega
+    return np.asarray(form * variant.correction({"mb": mega}))

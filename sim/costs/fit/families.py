@@ -25,7 +25,7 @@ WIDTHS = {
     "Llama-2-70b-hf": (8192, 28672, 64, 8, 32000),
     "Meta-Llama-3-70B": (8192, 28672, 64, 8, 128256),
     "Qwen-72B": (8192, 24576, 64, 64, 151936),
-    "Llama-3.1-8B": (4096, 14336, 32, 8, 128256),
+    **dict.fromkeys(("Meta-Llama-3-8B", "Llama-3.1-8B"), (4096, 14336, 32, 8, 128256)),
 }
 SMALL = {
     "norm": ("input_layernorm", "post_attention_layernorm", "layernorm", "final_layernorm"),
@@ -145,17 +145,17 @@ def predict_layer_linear(variant: Variant, rows: Rows) -> Floats:
 
 
 def small_megabytes(rows: Rows) -> Floats:
-    """MB that the small operations of layer_times read and write; of the sampler, rows."""
+    """MB that the small operations of layer_times read and write."""
     shares = []
     for model, tp, layer in zip(rows["model"], rows["tp"], rows["layer"], strict=True):
-        hidden, inner, heads, kv_heads, _ = WIDTHS[model]
+        hidden, inner, heads, kv_heads, vocabulary = WIDTHS[model]
         values = {
             "norm": 2 * hidden,
             "rope": 2 * (heads + kv_heads) * 128 / tp,
             "activation": 3 * inner / tp,
             "add": 3 * hidden,
             "embedding": 2 * hidden,
-            "sampler": 0.5,
+            "sampler": 2 * vocabulary,  # 4 bytes a logit
         }
         shares.append(2 * values[SMALL_OF[layer]])
     return np.asarray(np.array(shares) * column(rows, "tokens") / 1e6)
@@ -277,7 +277,7 @@ def sizes_of(family: Family, rows: Rows) -> Mapping[str, Floats]:
         own = tuple(column(rows, name) for name in "mnk") if "m" in rows else linear_sizes(rows)
         return dict(zip("mnk", own, strict=True))
     if family.family == "small":
-        return {"tokens": column(rows, "tokens")}
+        return {"tokens": column(rows, "tokens"), "mb": small_megabytes(rows)}
     if family.table == "mixed_batch_attention":
         return _mixed_sizes(rows)
     batch = column(rows, "batch")

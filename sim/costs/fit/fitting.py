@@ -78,7 +78,7 @@ _GRIDS = {
         (("chunks", 0, 1, 9), ("queries", 4, 1, 11), ("kv_heads", 0, 1.5, 3), ("group", 0, 2, 4)),
     ),
     "linear": ((("m", 0, 0.5, 31), ("n", 8, 1, 9), ("k", 8, 1, 9)),),
-    "mixed": ((("queries", 4, 1, 8), ("context", 0, 2, 8), ("decodes", 0, 2, 5), ("kv_len", 4, 2, 6)),),
+    "small": ((("mb", -8, 1, 18),),),
 }
 _FEW_GRIDS = {
     "decode": ((("batch", 0, 1, 9), ("kv_len", 4, 1, 12)),),
