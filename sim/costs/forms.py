@@ -66,14 +66,15 @@ def p_norm(left: Floats, right: Floats, p: float) -> Floats:
     return np.asarray(larger * ((left / larger) ** p + (right / larger) ** p) ** (1 / p))
 
 
-def move_us(form: Parameters, mega: Floats, is_warm: bool) -> Floats:
+def move_us(form: Parameters, mega: Floats, as_measured: bool) -> Floats:
     """Microseconds to read so many MB of keys and values.
 
     Calls below small_hi_mb have a rate of their own. Where that is the better one it is what L2
-    still held of the call before: only tables of a call in a loop (is_warm) have it.
+    still held of the call before: a step, whose weights pass through L2, does not have it, a call in
+    a loop does (as_measured).
     """
     factor = form.get("small_factor", 1.0)
-    if factor < 1 and not is_warm:
+    if factor < 1 and not as_measured:
         factor = 1.0
     low, high = form.get("small_lo_mb", 0.0), form.get("small_hi_mb", 1.0)
     inside = np.clip((high - mega) / (high - low), 0, 1)
@@ -81,12 +82,12 @@ def move_us(form: Parameters, mega: Floats, is_warm: bool) -> Floats:
 
 
 def decode_us(
-    form: Parameters, heads: Heads, batch: Floats, kv_len: Floats, is_warm: bool = False
+    form: Parameters, heads: Heads, batch: Floats, kv_len: Floats, as_measured: bool = False
 ) -> Floats:
     """Decode attention of a layer: batch sequences of kv_len keys, the new one included."""
     tiles = batch * heads.tiles(form["tile_rows"]) / form["sms"]
     waves = np.ceil(np.maximum(1.0, tiles))
-    moved = move_us(form, batch * kv_len * heads.token_bytes / 1e6, is_warm)
+    moved = move_us(form, batch * kv_len * heads.token_bytes / 1e6, as_measured)
     split = form["split_us"] * ((tiles < SPLIT_BELOW_WAVES) & (kv_len > SPLIT_ABOVE_KEYS))
     queries = form["us_per_mq"] * batch * heads.heads * heads.head_dim / 1e6
     work = p_norm(form["us_per_wave"] * waves, moved, form["p"])

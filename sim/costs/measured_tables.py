@@ -102,7 +102,9 @@ def decode_table(
     """Microseconds of a layer's decode attention: a row a count of sequences, a column a length."""
     batch = np.arange(1.0, rows + 1)[:, None]
     length = nodes(OCTAVES)[None, :]
-    us = variants.decode_us(chosen.decode, heads, batch, length) - launch_us(chosen, chosen.decode)
+    is_cold = chosen.decode.facts.get("l2") == "cold"
+    us = variants.decode_us(chosen.decode, heads, batch, length, as_measured=is_cold)
+    us = us - launch_us(chosen, chosen.decode)
     us = np.maximum(us, 0.5)
     mega = batch * length * heads.token_bytes / 1e6
     us = us * relative_paging(chosen, "decode", chosen.decode, mega)
@@ -145,7 +147,8 @@ def token_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, tuple[float,
     act = small_us(chosen.profile, "activation", 6e-6 * inner * m)
     once, byte = shape.all_reduce
     reduce_us = 2 * (once + byte * 2.0 * shape.hidden * m) / US
-    layer = layer + 2 * norm + rope + act + reduce_us
+    append = small_us(chosen.profile, "append", 2e-6 * (key + key * shape.kv_width / 2) * m)
+    layer = layer + 2 * norm + rope + act + append + reduce_us
     total = shape.layers * layer + small_us(chosen.profile, "embedding", 4e-6 * shape.hidden * m)
     return never_falling(total + norm)
 
@@ -230,7 +233,8 @@ def numbers_of(chosen: Chosen, shape: ModelShape) -> Floats:
     numbers = np.zeros(NUM_NUMBERS)
     numbers[ops.HOST] = chosen.host_us * US
     each = shape.layers * heads.token_bytes / 1e6
-    numbers[ops.COPIED_TOKEN] = 2 * each * chosen.linear.form["us_per_mb"] * US
+    own_rate = chosen.profile.constant("copy_us_per_mb") or chosen.linear.form["us_per_mb"]
+    numbers[ops.COPIED_TOKEN] = 2 * each * own_rate * US
     factor = float(relative_paging(chosen, "prefill", chosen.prefill, np.asarray(100.0)))
     scale, form = shape.layers * US * factor, chosen.prefill.form
     flops = 4e-6 * heads.heads * heads.head_dim

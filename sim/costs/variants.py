@@ -66,10 +66,10 @@ def _short(value: float) -> float:
 
 
 def decode_us(
-    variant: Variant, heads: Heads, batch: Floats, kv_len: Floats, is_warm: bool = False
+    variant: Variant, heads: Heads, batch: Floats, kv_len: Floats, as_measured: bool = False
 ) -> Floats:
-    """Decode attention of a layer; is_warm: as the tables were measured."""
-    form = forms.decode_us(variant.form, heads, batch, kv_len, is_warm)
+    """Decode attention of a layer; as_measured: as in the table it was fitted to."""
+    form = forms.decode_us(variant.form, heads, batch, kv_len, as_measured)
     sizes = {
         "batch": batch,
         "kv_len": kv_len,

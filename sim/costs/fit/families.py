@@ -60,7 +60,7 @@ class Family:
     time: str = "us"
 
 
-def _heads(rows: Rows) -> list[tuple[Heads, NDArray[np.intp]]]:
+def head_groups(rows: Rows) -> list[tuple[Heads, NDArray[np.intp]]]:
     """The head configurations of rows, and where their rows are."""
     found = []
     keys = ["heads", "kv_heads", "head_dim", "kv_dtype"]
@@ -75,8 +75,8 @@ def predict_decode(variant: Variant, rows: Rows) -> Floats:
     """Of decode_attention."""
     us = np.zeros(len(rows))
     batch, kv_len = column(rows, "batch"), column(rows, "kv_len")
-    for heads, at in _heads(rows):
-        us[at] = variants.decode_us(variant, heads, batch[at], kv_len[at], is_warm=True)
+    for heads, at in head_groups(rows):
+        us[at] = variants.decode_us(variant, heads, batch[at], kv_len[at], as_measured=True)
     return us
 
 
@@ -84,7 +84,7 @@ def predict_prefill(variant: Variant, rows: Rows) -> Floats:
     """Of prefill_attention."""
     us = np.zeros(len(rows))
     batch, queries = column(rows, "batch"), column(rows, "prompt_len")
-    for heads, at in _heads(rows):
+    for heads, at in head_groups(rows):
         context = np.zeros(len(at))
         us[at] = variants.prefill_us(variant, heads, batch[at], queries[at], context)
     return us
@@ -98,7 +98,7 @@ def predict_linear(variant: Variant, rows: Rows) -> Floats:
 def predict_mixed_decode(variant: Variant, rows: Rows) -> Floats:
     """Of mixed_batch_attention, rows without a prompt."""
     sizes = column(rows, "n_decode"), column(rows, "kv_decode")
-    return variants.decode_us(variant, LLAMA_3_8B, *sizes, is_warm=True)
+    return variants.decode_us(variant, LLAMA_3_8B, *sizes, as_measured=True)
 
 
 def predict_mixed_prefill(variant: Variant, rows: Rows) -> Floats:
@@ -119,7 +119,7 @@ def predict_mixed(variant: Variant, rows: Rows) -> Floats:
 def predict_ragged(variant: Variant, rows: Rows) -> Floats:
     """Of ragged_decode, rows without a prompt: as if all lengths were the mean."""
     sizes = column(rows, "n_decode"), column(rows, "kv_mean")
-    return variants.decode_us(variant, LLAMA_3_8B, *sizes, is_warm=True)
+    return variants.decode_us(variant, LLAMA_3_8B, *sizes, as_measured=True)
 
 
 def linear_sizes(rows: Rows) -> tuple[Floats, Floats, Floats]:
@@ -293,7 +293,7 @@ def sizes_of(family: Family, rows: Rows) -> Mapping[str, Floats]:
         **sizes,
         "chunks": batch,
         "queries": queries,
-        "context": np.ones(len(rows)),
+        "context": column(rows, "ctx") + 1 if "ctx" in rows else np.ones(len(rows)),
         "tiles": batch * heads,
         "tokens": batch * queries,
     }
