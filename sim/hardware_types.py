@@ -17,9 +17,9 @@ class Model:
     Divided are weights_bytes, all counts of parameters, vocab, heads, kv_heads and, with kv_heads,
     kv_bytes_per_token. max_len is in tokens; None stands for a number that nobody gave.
     num_active_params are those that one token passes through, num_expert_params those of all
-    experts among which tokens are routed: 0 without any; num_embedding_params lie in input and output
-    embeddings, of vocab entries. With latent attention kv_heads is 1 and
-    head_dim the latent: what the kernels read. dtype is that of the weights as served,
+    experts among which tokens are routed: 0 without any; num_embedding_params lie in input and
+    output embeddings, of vocab entries. With latent attention kv_heads is 1 and head_dim the
+    latent: what the kernels read. dtype is that of the weights as served,
     quantization how they are stored beyond that. warnings are sentences without their subject.
     """
 

@@ -183,11 +183,13 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
 
 
 def extrapolation_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One sentence for each cost model whose range some runs left, with the counts of all of them."""
+    """One sentence for each cost profile whose range some runs left, with their counts."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row.get("num_extrapolated_iterations"):
-            found.setdefault(str(row["times_from"]).split(":")[1].split(",")[0].strip(), []).append(row)
+            found.setdefault(str(row["times_from"]).split(":")[1].split(",")[0].strip(), []).append(
+                row
+            )
     lines = []
     for profile, own in found.items():
         outside = sum(row["num_extrapolated_iterations"] for row in own)

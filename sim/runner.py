@@ -117,7 +117,7 @@ def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
 
 
 def _extrapolated(cost: CostModel) -> metrics.Row:
-    """How many iterations were outside of what a cost model's times were measured at; and in what."""
+    """How many iterations were outside of the sizes that a cost model's times were measured at."""
     if not cost.counts_extrapolation:
         return {}
     counts = {what: count for what, count in cost.extrapolated().items() if count}

@@ -24,7 +24,7 @@ class CostModel(ABC):
     """
 
     kind: ClassVar[str]
-    source: ClassVar[str] = "not stated"
+    source: str = "not stated"
     """Where the times come from: measured, fitted (to what) or assumed."""
     from_hardware: ClassVar[Mapping[str, str]] = {}
     """Constructor parameters that default to a fact of the experiment's model, device or allocator.
@@ -34,6 +34,8 @@ class CostModel(ABC):
     """
     counts_extrapolation: ClassVar[bool] = False
     """Whether iterations outside of what the times were measured at are counted: see passed."""
+    notes: tuple[str, ...] = ()
+    """What is worth knowing of its times before a run, one line each."""
     warnings: tuple[str, ...] = ()
     """What of the model the times do not fit, in sentences."""
 

@@ -2,7 +2,7 @@
 
 Decode attention, one query a sequence, W tiles on each SM, B MB of keys and values:
 
-    t = a + ((c W)^p + M^p)^(1/p) + s [W < 0.8 and more than 128 keys] + e x millions of queries' values
+    t = a + ((c W)^p + M^p)^(1/p) + s [W < 0.8 and more than 128 keys] + e x 1e6 query values
     M = B x (rate of large calls, or on the way to it from small_lo_mb to small_hi_mb)
 
 Prefill attention: chunks with earlier context, F MFLOP of which `lost_keys` of every query are
@@ -48,10 +48,10 @@ class Heads:
     heads: int
     kv_heads: int
     head_dim: int
-    kv_width: int = 2
+    kv_width: float = 2
 
     @property
-    def token_bytes(self) -> int:
+    def token_bytes(self) -> float:
         """K and V of one token, one layer."""
         return 2 * self.kv_heads * self.head_dim * self.kv_width
 
@@ -70,8 +70,8 @@ def move_us(form: Parameters, mega: Floats, as_measured: bool) -> Floats:
     """Microseconds to read so many MB of keys and values.
 
     Calls below small_hi_mb have a rate of their own. Where that is the better one it is what L2
-    still held of the call before: a step, whose weights pass through L2, does not have it, a call in
-    a loop does (as_measured).
+    still held of the call before: a step, whose weights pass through L2, does not have it, a call
+    in a loop does (as_measured).
     """
     factor = form.get("small_factor", 1.0)
     if factor < 1 and not as_measured:
@@ -94,7 +94,7 @@ def decode_us(
     return np.asarray(form["a_us"] + work + split + queries)
 
 
-def prefill_us(  # noqa: PLR0913, PLR0917 - the sizes of a chunk
+def prefill_us(
     form: Parameters, heads: Heads, chunks: Floats, queries: Floats, keys: Floats, pairs: Floats
 ) -> Floats:
     """Prefill attention of a layer: chunks of so many queries each, the last seeing keys keys.

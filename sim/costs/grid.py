@@ -59,11 +59,11 @@ class Grid:
         return cls(axes, cells.reshape([axis.count for axis in axes]))
 
 
-def corners(
-    axes: Sequence[Axis], sizes: Sequence[Floats]
-) -> list[tuple[NDArray[np.intp], Floats]]:
+def corners(axes: Sequence[Axis], sizes: Sequence[Floats]) -> list[tuple[NDArray[np.intp], Floats]]:
     """The nodes around each point, as flat indices, and their weights, which add to 1."""
-    found: list[tuple[NDArray[np.intp], Floats]] = [(np.intp(0) * np.ones((), np.intp), np.ones(()))]
+    found: list[tuple[NDArray[np.intp], Floats]] = [
+        (np.intp(0) * np.ones((), np.intp), np.ones(()))
+    ]
     for axis, size in zip(axes, sizes, strict=True):
         below, share = axis.place(size)
         above = np.minimum(below + 1, axis.count - 1)

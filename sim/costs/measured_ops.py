@@ -109,7 +109,8 @@ def prompts_s(prefill: FloatArray, numbers: FloatArray, batch: IntArray) -> floa
         numbers[PAIR_S] * (pairs + lost), numbers[BLOCK_S] * math.ceil(keys / TILE), power
     )
     context = numbers[CONTEXT_TOKEN_S] * chunks * (keys - queries)
-    return seconds + max(whole - own, 0.0) + context
+    total: float = seconds + max(whole - own, 0.0) + context
+    return total
 
 
 @compiled
@@ -123,7 +124,8 @@ def unified_s(numbers: FloatArray, batch: IntArray) -> float:
     pairs = batch[PREFILL_PAIRS] + numbers[U_LOST] * batch[PREFILL_TOKENS]
     load = numbers[U_PAIR_S] * pairs + numbers[U_KEY_S] * batch[DECODE_KV_TOKENS]
     work = power_sum(load, numbers[U_BLOCK_S] * math.ceil(longest / TILE), numbers[U_POWER])
-    return float(numbers[U_BASE] + work + numbers[U_WAVE_S] * waves)
+    total: float = numbers[U_BASE] + work + numbers[U_WAVE_S] * waves
+    return total
 
 
 @compiled
@@ -147,10 +149,11 @@ def first_s(
     batch: IntArray,
 ) -> float:
     """Any iteration: prompts, decodes and copies."""
-    copies = numbers[HOST] + numbers[COPIED_TOKEN] * batch[COPIED_TOKENS]
+    copies: float = numbers[HOST] + numbers[COPIED_TOKEN] * batch[COPIED_TOKENS]
     decodes, prompt = batch[NUM_DECODE_SEQS], batch[PREFILL_TOKENS]
     if prompt <= 0:
-        return copies + decoding_s(tokens, seqs, decode, batch[NUM_SEQS], batch[DECODE_KV_TOKENS])
+        own: float = decoding_s(tokens, seqs, decode, batch[NUM_SEQS], batch[DECODE_KV_TOKENS])
+        return copies + own
     attention = prompts_s(prefill, numbers, batch)
     if decodes > 0:
         apart = looked_up(decode, decodes, batch[DECODE_KV_TOKENS] / decodes)
@@ -159,7 +162,8 @@ def first_s(
         else:
             attention += apart
     linears = counted(tokens, decodes + prompt) + counted(seqs, batch[NUM_SEQS])
-    return copies + linears + attention
+    total: float = copies + linears + attention
+    return total
 
 
 @compiled
@@ -201,9 +205,11 @@ def count_outside(batch: IntArray, count: int, limits: IntArray, counts: IntArra
     if prompt > 0 and chunks > 0:
         queries = prompt // chunks
         context = (batch[KV_TOKENS] - kv_tokens) // chunks - queries
-        if queries < limits[MIN_QUERIES] or queries > limits[MAX_QUERIES]:
-            counts[1] += 1
-        elif chunks > limits[MAX_CHUNKS]:
+        if (
+            queries < limits[MIN_QUERIES]
+            or queries > limits[MAX_QUERIES]
+            or chunks > limits[MAX_CHUNKS]
+        ):
             counts[1] += 1
         if context > limits[MAX_CONTEXT]:
             counts[2] += 1

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.costs import forms, measured_ops, variants
 from sim.costs.forms import Floats, Heads
+from sim.costs.grid import Grid
 from sim.costs.measured_ops import NODES_PER_OCTAVE, NUM_LIMITS, NUM_NUMBERS
-from sim.costs.paging import PRESETS, paging_factor
+from sim.costs.paging import OWN_PAGING, PRESETS, paging_factor
 from sim.costs.profile import Profile
 from sim.costs.variants import Variant
 
@@ -66,12 +68,19 @@ class Chosen:
     host_us: float
 
 
+class Raised(NamedTuple):
+    """What a cumulative maximum did to a table: fractions."""
+
+    share: float
+    mean: float
+    largest: float
+
+
 @dataclass(frozen=True)
 class Tables:
     """What the compiled part reads (see sim.costs.measured_ops); seconds.
 
-    raised: for each table, the share of its cells that the cumulative maximum raised, and by how
-    much at most, as a fraction.
+    raised: what the cumulative maximum changed in each table.
     """
 
     tokens: Floats
@@ -80,7 +89,7 @@ class Tables:
     prefill: Floats
     numbers: Floats
     limits: NDArray[np.int64]
-    raised: dict[str, tuple[float, float]]
+    raised: dict[str, Raised]
 
 
 def nodes(octaves: int) -> Floats:
@@ -88,25 +97,25 @@ def nodes(octaves: int) -> Floats:
     return np.asarray(2.0 ** (np.arange(octaves * NODES_PER_OCTAVE + 1) / NODES_PER_OCTAVE))
 
 
-def never_falling(table: Floats) -> tuple[Floats, tuple[float, float]]:
-    """The cumulative maximum along every axis, the share of cells it raised, and the largest raise."""
+def never_falling(table: Floats) -> tuple[Floats, Raised]:
+    """The cumulative maximum along every axis, and what it changed."""
     raised = table
     for axis in range(table.ndim):
         raised = np.maximum.accumulate(raised, axis)
-    return raised, (float(np.mean(raised > table)), float(np.max(raised / table - 1)))
+    by = raised / table - 1
+    return raised, Raised(float(np.mean(by > 0)), float(np.mean(by)), float(np.max(by)))
 
 
-def decode_table(
-    chosen: Chosen, heads: Heads, rows: int = MAX_ROWS
-) -> tuple[Floats, tuple[float, float]]:
+def decode_table(chosen: Chosen, heads: Heads, rows: int = MAX_ROWS) -> tuple[Floats, Raised]:
     """Microseconds of a layer's decode attention: a row a count of sequences, a column a length."""
     batch = np.arange(1.0, rows + 1)[:, None]
     length = nodes(OCTAVES)[None, :]
     is_cold = chosen.decode.facts.get("l2") == "cold"
     us = variants.decode_us(chosen.decode, heads, batch, length, as_measured=is_cold)
     us = us - launch_us(chosen, chosen.decode)
-    us = np.maximum(us, 0.5)
     mega = batch * length * heads.token_bytes / 1e6
+    peak = chosen.profile.constant("peak_gb_s")
+    us = np.maximum(us, np.maximum(0.5, 1e3 * mega / peak if peak else 0.0))
     us = us * relative_paging(chosen, "decode", chosen.decode, mega)
     return never_falling(us)
 
@@ -117,15 +126,25 @@ def launch_us(chosen: Chosen, variant: Variant) -> float:
 
 
 def relative_paging(chosen: Chosen, phase: str, variant: Variant, kv_mb: Floats) -> Floats:
-    """The factor from the layout that a kernel was measured with to the run's."""
-    own = chosen.profile.paging
-    grids = own if chosen.paging == "profile" else PRESETS[chosen.paging].grids()
-    page = variant.facts.get("page", 16)
-    measured = paging_factor(grids[phase], page or None, kv_mb)
-    return np.asarray(paging_factor(grids[phase], chosen.block_size, kv_mb) / measured)
+    """The factor from the layout that a kernel was measured with to the run's.
+
+    Back to contiguous memory by what the profile says of its own kernels, and from there by the
+    run's choice.
+    """
+    profile, page = chosen.profile, int(variant.facts.get("page", 16))
+    own = paging_factor(
+        paging_grid(profile, profile.defaults["paging"], phase), page or None, kv_mb
+    )
+    grid = paging_grid(profile, chosen.paging, phase)
+    return np.asarray(paging_factor(grid, chosen.block_size, kv_mb) / own)
 
 
-def prefill_table(chosen: Chosen, heads: Heads) -> tuple[Floats, tuple[float, float]]:
+def paging_grid(profile: Profile, name: str, phase: str) -> Grid:
+    """A preset's factors, or the profile's own."""
+    return profile.paging[phase] if name == OWN_PAGING else PRESETS[name].grids()[phase]
+
+
+def prefill_table(chosen: Chosen, heads: Heads) -> tuple[Floats, Raised]:
     """Microseconds of a layer's prefill attention without context, as decode_table."""
     chunks = np.arange(1.0, MAX_CHUNKS + 1)[:, None]
     queries = nodes(PREFILL_OCTAVES)[None, :]
@@ -134,7 +153,7 @@ def prefill_table(chosen: Chosen, heads: Heads) -> tuple[Floats, tuple[float, fl
     return never_falling(us * relative_paging(chosen, "prefill", chosen.prefill, np.asarray(100.0)))
 
 
-def token_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, tuple[float, float]]:
+def token_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, Raised]:
     """Microseconds of everything that sees a token once, all layers, by the number of tokens."""
     m = np.arange(1.0, MAX_TOKENS + 1)
     query, key = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
@@ -194,7 +213,7 @@ def _mlp_us(chosen: Chosen, shape: ModelShape, m: Floats, attention_params: int)
     )
 
 
-def seq_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, tuple[float, float]]:
+def seq_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, Raised]:
     """Microseconds of what sees each sequence once: the output layer and the sampler."""
     m = np.arange(1.0, MAX_ROWS + 1)
     us = np.zeros(MAX_ROWS)
@@ -257,7 +276,7 @@ def numbers_of(chosen: Chosen, shape: ModelShape) -> Floats:
 
 
 def limits_of(chosen: Chosen, heads: Heads) -> NDArray[np.int64]:
-    """The sizes that the chosen kernels were measured at; what a profile does not say is no limit."""
+    """The sizes that the chosen kernels were measured at; far away where a profile does not say."""
     ops, limits = measured_ops, np.full(NUM_LIMITS, FAR, np.int64)
     limits[[ops.MIN_LENGTH, ops.MIN_QUERIES]] = 0
     decode, prefill, linear = chosen.decode.valid, chosen.prefill.valid, chosen.linear.valid
@@ -272,7 +291,7 @@ def limits_of(chosen: Chosen, heads: Heads) -> NDArray[np.int64]:
     if "chunks" in prefill:
         limits[ops.MAX_CHUNKS] = prefill["chunks"][1]
     if "context" in prefill:
-        limits[ops.MAX_CONTEXT] = prefill["context"][1]
+        limits[ops.MAX_CONTEXT] = prefill["context"][1] - 1  # tables count from 1
     if "m" in linear:
         limits[ops.MAX_TOKENS] = linear["m"][1]
     return limits

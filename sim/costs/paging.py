@@ -14,6 +14,7 @@ import numpy as np
 from sim.costs.forms import Floats
 from sim.costs.grid import Axis, Grid
 
+OWN_PAGING = "profile"  # instead of a preset: the profile's own tables
 BLOCK_AXIS = Axis("block_size", 0, 1, 9)  # 1 to 256 tokens
 
 
@@ -54,15 +55,15 @@ PRESETS: dict[str, Preset] = {
         tuple(np.maximum(1.0, _SHAPE_2023).round(3).tolist()),
         _flat(1.0),
         "PagedAttention paper, Fig. 18a: 20 to 26 % at block 16 against FasterTransformer; other "
-        "block sizes are an assumption: the shape of FlashAttention pull request 2104's kernel with "
-        "an address a thread. Prompts ran on contiguous memory",
+        "block sizes are an assumption: the shape of FlashAttention pull request 2104's kernel "
+        "with an address a thread. Prompts ran on contiguous memory",
     ),
     "page-smaller-than-tile": Preset(
         (*(1.25,) * 7, 1.005, 1.005),
         (*(1.25,) * 7, 1.005, 1.005),
         "15 to 25 % of the rate where arithmetic limits and a block is smaller than the kernel's "
-        "tile of 128 keys (FlashAttention pull request 2468: 16 and 64 lose 17 to 24 %, 128 at most "
-        "1 %); kernels that read a tile as one block",
+        "tile of 128 keys (FlashAttention pull request 2468: 16 and 64 lose 17 to 24 %, 128 at "
+        "most 1 %); kernels that read a tile as one block",
     ),
 }
 

@@ -151,4 +151,6 @@ def profile_digest(name: str) -> str:
 def write_profile(path: Path, profile: Profile) -> None:
     """Write a profile as YAML."""
     text = yaml.safe_dump(profile.to_data(), sort_keys=False, allow_unicode=True, width=2000)
-    path.write_text(f"# Written by python -m sim.costs.fit; what it says of itself is below.\n{text}")
+    path.write_text(
+        f"# Written by python -m sim.costs.fit; what it says of itself is below.\n{text}"
+    )

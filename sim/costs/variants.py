@@ -43,7 +43,9 @@ class Variant:
         for name in ("facts", "errors"):
             if getattr(self, name):
                 data[name] = dict(getattr(self, name))
-        data["valid"] = {name: [_short(low), _short(high)] for name, (low, high) in self.valid.items()}
+        data["valid"] = {
+            name: [_short(low), _short(high)] for name, (low, high) in self.valid.items()
+        }
         if self.grids:
             data["grids"] = [grid.to_data() for grid in self.grids]
         return data

@@ -3,8 +3,8 @@
 points.csv becomes tables of the shared columns, so that the same forms are fitted the same way.
 Paging is fitted first: paged over contiguous at the same sizes and as many tiles in flight, as a
 table over block size and MB of KV. Attention rows are divided by it, so that one contiguous kernel
-is left. Rows of the section off_grid, made for validation, are kept out; of prompts and linears, one
-in six by the rule of sim.costs.fit.tables.
+is left. Rows of the section off_grid, made for validation, are kept out; of prompts and linears,
+one in six by the rule of sim.costs.fit.tables.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sim.costs import variants
 from sim.costs.fit import families
 from sim.costs.fit.families import FAMILIES, Family
 from sim.costs.fit.fitting import fit_variants, percent
 from sim.costs.fit.recipes import MODERN_HOST, constants_of
 from sim.costs.fit.solve import fit_grid
 from sim.costs.fit.tables import FITTED, Table, TableError, kept_out
+from sim.costs.forms import Floats
 from sim.costs.grid import Axis, Grid
 from sim.costs.paging import BLOCK_AXIS, PRESETS, paging_factor
 from sim.costs.profile import Profile
@@ -77,7 +79,7 @@ def build_calibrated(folder: Path, say: Callable[[str], None]) -> Profile:
         defaults={"kernel": "kvsim", "paging": "profile"},
         kernels=kernels,
         paging=paging,
-        constants=_constants(points),
+        constants=_constants(points, document.get("ceilings", {})),
         notes=(f"Calibration status: {document['status']}.",),
     )
 
@@ -92,9 +94,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, str]:
     except (OSError, ValueError) as error:
         raise TableError(f"{folder}: cannot be read: {error}") from None
     if document.get("schema") != SCHEMA:
-        raise TableError(
-            f"{folder / 'calibration.json'}: schema is {document.get('schema')!r}; accepted: {SCHEMA}"
-        )
+        path, schema = folder / "calibration.json", document.get("schema")
+        raise TableError(f"{path}: schema is {schema!r}; accepted: {SCHEMA}")
     is_used = (points["ok"] == 1) & points["us"].notna()
     points = points[is_used].reset_index(drop=True)
     points["kv_mb"] = points["bytes"].astype(float) / 1e6
@@ -103,12 +104,16 @@ def _read(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, str]:
 
 def _source(document: dict[str, Any]) -> str:
     gpu, software, git = document["gpu"], document.get("software", {}), document.get("git", {})
-    return (
-        f"measured by python -m kernels.calibrate: {gpu['name']}, driver "
-        f"{gpu.get('driver_version', 'unknown')}, CUDA {gpu.get('cuda', 'unknown')}, torch "
-        f"{software.get('torch', 'unknown')}, triton {software.get('triton', 'unknown')}, kernels at "
-        f"commit {git.get('commit', 'unknown')}; Llama-3.1-8B's shapes, cold L2, graphs of many calls"
-    )
+    parts = [
+        str(gpu["name"]),
+        f"driver {gpu.get('driver_version', 'unknown')}",
+        f"CUDA {gpu.get('cuda', 'unknown')}",
+        f"torch {software.get('torch', 'unknown')}",
+        f"triton {software.get('triton', 'unknown')}",
+        f"kernels at commit {git.get('commit', 'unknown')}",
+    ]
+    how = "Llama-3.1-8B's shapes, cold L2, graphs of many calls"
+    return f"measured by python -m kernels.calibrate: {', '.join(parts)}; {how}"
 
 
 def fit_paging(points: pd.DataFrame, kernel: str) -> Grid:
@@ -167,15 +172,15 @@ def _no_facts(rows: pd.DataFrame) -> dict[str, object]:
     return {}
 
 
-def _predict_small(variant: Variant, rows: pd.DataFrame) -> families.Floats:
-    return families.variants.small_us(variant, families.column(rows, "kv_mb"))
+def _predict_small(variant: Variant, rows: pd.DataFrame) -> Floats:
+    return variants.small_us(variant, families.column(rows, "kv_mb"))
 
 
-def _predict_prefill(variant: Variant, rows: pd.DataFrame) -> families.Floats:
+def _predict_prefill(variant: Variant, rows: pd.DataFrame) -> Floats:
     us = np.zeros(len(rows))
     sizes = [families.column(rows, name) for name in ("batch", "prompt_len", "ctx")]
     for heads, at in families.head_groups(rows):
-        us[at] = families.variants.prefill_us(variant, heads, *(size[at] for size in sizes))
+        us[at] = variants.prefill_us(variant, heads, *(size[at] for size in sizes))
     return us
 
 
@@ -208,9 +213,11 @@ def _kept(rows: pd.DataFrame, name: str, digest: str) -> Table:
     return Table(name, rows, kinds, digest)
 
 
-def _constants(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
+def _constants(points: pd.DataFrame, ceilings: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The numbers beside the kernels: measured where there are points of them."""
-    constants = constants_of(300.0, MODERN_HOST, 0.0)
+    ceiling = float(ceilings.get("read_tb_s", 0.0) or 0.0) * 1e3
+    constants = constants_of(300.0, MODERN_HOST, 0.0, ceiling)
+    constants["peak_gb_s"]["source"] = "measured: reading 4 GB"
     copies = points[(points["kernel"] == "copy_blocks") & (points["kv_mb"] > 64)]
     if len(copies):
         rate = float((copies["us"] / copies["kv_mb"]).median())
@@ -225,7 +232,7 @@ def _constants(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
         rates = (link["bytes"] / link["us"] / 1e3).groupby(kib).median()
         constants["link_rates"] = {
             "value": float(rates.max()),
-            "by_kib": [[float(size), round(float(rate), 2)] for size, rate in rates.items()],
+            "by_kib": [[float(str(size)), round(float(rate), 2)] for size, rate in rates.items()],
             "source": "measured: one launch that moves 256 blocks, both directions, GB/s",
         }
     return constants
@@ -234,7 +241,9 @@ def _constants(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
 def score_off_grid(profile: Profile, folder: Path) -> dict[str, Any]:
     """The errors of a calibrated profile on the rows made for validation, paged ones as paged."""
     _, points, _ = _read(folder)
-    rows = _attention(points, "decode", profile.paging["decode"]).rename(columns={"max_kv": "kv_len"})
+    rows = _attention(points, "decode", profile.paging["decode"]).rename(
+        columns={"max_kv": "kv_len"}
+    )
     rows = rows[rows["section"] == "off_grid"].reset_index(drop=True)
     family = next(family for family in FAMILIES if family.table == "decode_attention")
     names = family.names(rows).to_numpy()

@@ -5,6 +5,7 @@
     python -m sim.costs.fit kernels/calibrations/h200   fit to measurements of our own kernels
     python -m sim.costs.fit --score [--json]      errors on rows kept out
     python -m sim.costs.fit --figures DIR         a picture of each profile
+    python -m sim.costs.fit --compare RESULTS MEASURED    a run beside a measured one
 
 Tables are read from $KVSIM_CALIBRATION_DIR, or else $KVSIM_SHARED/calibration. Exit code 2: the
 input is wrong, said in one sentence.
@@ -38,11 +39,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--score", action="store_true", help="errors on rows kept out")
     parser.add_argument("--json", action="store_true", help="print scores as one object")
     parser.add_argument("--figures", metavar="DIR", help="draw the profiles")
-    parser.add_argument("--out", metavar="DIR", default=str(FOLDER), help="where profiles are written")
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("RESULTS", "MEASURED"), help="a run beside a measured one"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", default=str(FOLDER), help="where profiles are written"
+    )
     arguments = parser.parse_args(argv)
     try:
         if arguments.score:
             _score(arguments.json)
+        elif arguments.compare:
+            _compare(*map(Path, arguments.compare))
         elif arguments.figures:
             _draw(Path(arguments.figures), arguments.what)
         else:
@@ -78,7 +86,9 @@ def _fit(what: Sequence[str], out: Path) -> None:
         elif name in RECIPES:
             profile = build_profile(name, tables_folder(), print)
         else:
-            raise TableError(f"unknown profile {name!r}{guess(name, names)}, or a calibration folder")
+            raise TableError(
+                f"unknown profile {name!r}{guess(name, names)}, or a calibration folder"
+            )
         write_profile(out / f"{profile.name}.yaml", profile)
         print(out / f"{profile.name}.yaml")
 
@@ -99,6 +109,15 @@ def _score(as_json: bool) -> None:
 
 def _sorted(kinds: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(kinds.items())
+
+
+def _compare(results: Path, measured: Path) -> None:
+    from sim.costs.fit.compare import compare
+
+    table, paths = compare(results, measured)
+    print(table.to_string(index=False))
+    for path in paths:
+        print(path)
 
 
 def _draw(folder: Path, names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""From tables to the variants of a profile: which form, which tables of corrections, what is left."""
+"""From tables to the variants of a profile: which form, which corrections, what is left."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ from sim.costs.fit.tables import FITTED, Table
 from sim.costs.forms import Floats
 from sim.costs.grid import Axis
 from sim.costs.variants import Variant
+
+# the sizes whose ranges a variant keeps
+_HEADS = ("kv_heads", "group", "head_dim")
+_RANGES = {
+    "decode": ("batch", "kv_len", "kv_mb", *_HEADS),
+    "prefill": ("chunks", "queries", "context", "tokens", *_HEADS),
+    "mixed": ("chunks", "queries", "context", "decodes", "kv_len", *_HEADS),
+    "linear": ("m", "n", "k"),
+    "small": ("tokens", "mb"),
+}
 
 MIN_ROWS = 20  # with fewer a kernel is left out
 
@@ -91,7 +101,8 @@ FEW_HEADS = 8  # configurations of heads, or shapes of linears, below which tabl
 def bounds_for(family: str, name: str, sms: int) -> dict[str, Bounds]:
     """Where the parameters of a form lie; what a kernel's code or the GPU fixes is fixed."""
     bounds = dict(_BOUNDS[family])
-    fixed = {"tile_rows": float(TILE_ROWS.get(name.split()[0], 64))} if family == "decode" else {}
+    engine = name.split(maxsplit=1)[0]
+    fixed = {"tile_rows": float(TILE_ROWS.get(engine, 64))} if family == "decode" else {}
     if family in {"decode", "prefill", "mixed"}:
         fixed["sms"] = float(sms)
     return bounds | {key: Bounds(value, value, value) for key, value in fixed.items()}
@@ -130,7 +141,7 @@ def fit_variant(family: Family, name: str, table: Table, sms: int) -> Variant:
 
 def _ranges(family: Family, table: Table) -> dict[str, tuple[float, float]]:
     sizes = sizes_of(family, table.rows)
-    names = [name for name in sizes if name != "tiles"]
+    names = [name for name in _RANGES[family.family] if name in sizes]
     return {name: (float(sizes[name].min()), float(sizes[name].max())) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Which tables a shipped profile is fitted to, and the numbers beside them, each with its source."""
+"""Which tables a shipped profile is fitted to, and the numbers beside them, with sources."""
 
 from __future__ import annotations
 
@@ -21,13 +21,19 @@ VIDUR = "microsoft/vidur 7d47513 (MIT), data/profiling/compute, medians"
 Constants = dict[str, dict[str, Any]]
 
 
-def constants_of(host_us: float, host_source: str, graph_launch_us: float) -> Constants:
+def constants_of(
+    host_us: float, host_source: str, graph_launch_us: float, peak_gb_s: float
+) -> Constants:
     launch = "assumed, within the 3 to 6 us by which floors of one-call graphs are too high"
     return {
         "host_us": {"value": host_us, "source": host_source},
         "graph_launch_us": {
             "value": graph_launch_us,
             "source": launch if graph_launch_us else "times are kernels' own",
+        },
+        "peak_gb_s": {
+            "value": peak_gb_s,
+            "source": "datasheet; attention is never faster, whatever a table says of warm L2",
         },
         "all_reduce_us": {"value": 10.0, "source": "assumed: latency of one all-reduce"},
         "all_reduce_efficiency": {
@@ -74,7 +80,7 @@ RECIPES: dict[str, Recipe] = {
         132,
         ATTENTION_AND_LINEARS,
         f"{AICONFIGURATOR}; small operations: an H100's, {VIDUR}",
-        constants_of(300.0, MODERN_HOST, 4.0),
+        constants_of(300.0, MODERN_HOST, 4.0, 4800.0),
         gpus={"layer_times": "H100"},
         notes=(WARM, NO_CONTEXT),
     ),
@@ -83,7 +89,7 @@ RECIPES: dict[str, Recipe] = {
         132,
         ATTENTION_AND_LINEARS,
         f"{AICONFIGURATOR}; small operations: {VIDUR}",
-        constants_of(300.0, MODERN_HOST, 4.0),
+        constants_of(300.0, MODERN_HOST, 4.0, 3350.0),
         notes=(WARM, NO_CONTEXT),
     ),
     "a100-80": Recipe(
@@ -91,7 +97,7 @@ RECIPES: dict[str, Recipe] = {
         108,
         ATTENTION_AND_LINEARS,
         f"{AICONFIGURATOR}; small operations: {VIDUR}",
-        constants_of(300.0, MODERN_HOST, 4.0),
+        constants_of(300.0, MODERN_HOST, 4.0, 2039.0),
         notes=(WARM, NO_CONTEXT),
     ),
     "rtx-4090": Recipe(
@@ -99,14 +105,14 @@ RECIPES: dict[str, Recipe] = {
         128,
         ("mixed_batch_attention", "ragged_decode", "layer_times"),
         LLMSERVINGSIM,
-        constants_of(300.0, MODERN_HOST, 0.0),
+        constants_of(300.0, MODERN_HOST, 0.0, 1008.0),
     ),
     "rtx-pro-6000": Recipe(
         "RTX PRO 6000 Blackwell Server",
         188,
         ("mixed_batch_attention", "ragged_decode", "layer_times"),
         LLMSERVINGSIM,
-        constants_of(300.0, MODERN_HOST, 0.0),
+        constants_of(300.0, MODERN_HOST, 0.0, 1792.0),
     ),
 }
 
@@ -114,7 +120,7 @@ RECIPES: dict[str, Recipe] = {
 STEP_BASE_US, STEP_SEQ_US = 27_000.0, 400.0  # Fig. 1, right: t = 27 ms + 0.4 ms x batch
 STEP_WEIGHTS_MB, STEP_KV_MB = 25_700.0, 340.0  # OPT-13B; about 415 tokens a request, from Fig. 1
 PAPER_SOURCE = (
-    "PagedAttention paper (SOSP 2023), Fig. 1 read by eye: 270 tokens/s at batch 8 and 900 at 38 of a "
-    "13B model on an A100-40GB, that is 27 ms + 0.4 ms a request; all of the former is charged to "
-    "reading the weights, all of the latter to reading the KV. Two points, none kept out"
+    "PagedAttention paper (SOSP 2023), Fig. 1 read by eye: 270 tokens/s at batch 8 and 900 at 38, "
+    "a 13B model on an A100-40GB, which is 27 ms + 0.4 ms a request; the former is charged to "
+    "reading the weights, the latter to reading the KV. Two points, none kept out"
 )

@@ -25,8 +25,8 @@ def score(folder: Path) -> Scores:
     """{profile: {table: {mape, rows, by_kind}}} over a folder of tables.
 
     Of a table that a profile was fitted to (the same SHA-256), and of one with a column `holdout`,
-    the rows kept out are scored; of any other table all rows are. by_kind has mape and rows by how a
-    row was kept out, by kernel, size and heads, and of the closed forms alone.
+    the rows kept out are scored; of any other table all rows are. by_kind has mape and rows by how
+    a row was kept out, by kernel, size and heads, and of the closed forms alone.
     """
     found: Scores = {}
     for name in shipped():
@@ -83,11 +83,14 @@ def _kernel_cells(family: Family, kernel: tuple[str, Profile], table: Table) -> 
     errors = family.predict(variant, table.rows) / us - 1
     label = f"{family.family} {name}"
     cells: Cells = [("", errors), (label, errors)]
-    if variant.grids:
+    if variant.grids and family.family in profile.kernels:
         plain = family.predict(replace(variant, grids=()), table.rows) / us - 1
         cells += [("closed form alone", plain), (f"closed form alone, {label}", plain)]
     for kind in sorted({str(kind) for kind in table.kept}):
         cells.append((kind, errors[table.kept == kind]))
+    if family.table == "ragged_decode":
+        has_prompt = table.rows["prefill_chunk"].to_numpy() > 0
+        cells += [("with a prompt", errors[has_prompt]), ("decodes alone", errors[~has_prompt])]
     if family.table in {"decode_attention", "prefill_attention", "gemm"}:
         cells += [(what, errors[at]) for what, at in _kinds(family, table) if at.any()]
     return cells
@@ -103,7 +106,8 @@ def _kinds(family: Family, table: Table) -> Iterable[tuple[str, NDArray[np.bool_
         return
     yield "one query head a KV head", sizes["group"] == 1
     yield "2 or 3 query heads a KV head", (sizes["group"] > 1) & (sizes["group"] < 4)
-    yield "4 or more query heads a KV head", sizes["group"] >= 4
+    yield "4 to 16 query heads a KV head", (sizes["group"] >= 4) & (sizes["group"] <= 16)
+    yield "more than 16 query heads a KV head", sizes["group"] > 16
     if family.family == "decode":
         mega = sizes["kv_mb"]
         yield "KV below 64 MB", mega < 64

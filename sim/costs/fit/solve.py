@@ -27,7 +27,10 @@ class Bounds:
 
 
 def fit_form(
-    predict: Predict, us: Floats, bounds: Mapping[str, Bounds], starts: Sequence[Mapping[str, float]]
+    predict: Predict,
+    us: Floats,
+    bounds: Mapping[str, Bounds],
+    starts: Sequence[Mapping[str, float]],
 ) -> dict[str, float]:
     """Parameters that make predict(parameters) nearest to us, by ratio; the best of all starts."""
     from scipy.optimize import least_squares  # noqa: PLC0415 - scoring works without scipy
@@ -71,15 +74,20 @@ def fit_grid(axes: Sequence[Axis], sizes: Sequence[Floats], logs: Floats) -> Fit
 
     shape = [axis.count for axis in axes]
     count, nodes = len(logs), int(np.prod(shape))
-    design = sparse.csr_matrix((count, nodes))
-    for index, weight in corners(axes, sizes):
-        cells = np.broadcast_to(weight, count), (np.arange(count), np.broadcast_to(index, count))
-        design = design + sparse.csr_matrix(cells, shape=(count, nodes))
+    found = [
+        (np.broadcast_to(index, count), np.broadcast_to(weight, count))
+        for index, weight in corners(axes, sizes)
+    ]
+    rows = np.tile(np.arange(count), len(found))
+    columns, weights = (np.concatenate([pair[i] for pair in found]) for i in (0, 1))
+    design = sparse.csr_matrix((weights, (rows, columns)), shape=(count, nodes))
     normal = (design.T @ design).toarray() + _penalty(shape)
-    factor = linalg.cho_factor(normal)
-    values = linalg.cho_solve(factor, design.T @ logs)
-    dense = design.toarray()
-    leverage = np.einsum("ij,ij->i", dense, linalg.cho_solve(factor, dense.T).T)
+    inverse = linalg.inv(normal, overwrite_a=True, check_finite=False)
+    values = inverse @ (design.T @ logs)
+    leverage = np.zeros(count)
+    for index, weight in found:  # a row has few nodes, so its leverage has few terms
+        for other, share in found:
+            leverage += weight * share * inverse[index, other]
     left = logs - design @ values
     grid = Grid(tuple(axes), np.clip(values, -5, 5).reshape(shape))
     return FittedGrid(grid, left, left / np.maximum(1 - leverage, 0.01))

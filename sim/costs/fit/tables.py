@@ -115,8 +115,9 @@ def kept_out(rows: pd.DataFrame, name: str) -> NDArray[np.object_]:
 
 def _hashes(rows: pd.DataFrame, columns: tuple[str, ...]) -> NDArray[np.int64]:
     """A hash of the columns' values, the same everywhere: rows of equal sizes have equal ones."""
-    cells = [rows[column].astype(str) for column in columns]
-    texts = cells[0].str.cat(cells[1:], sep=",") if len(cells) > 1 else cells[0]
+    texts = rows[columns[0]].astype(str)
+    for column in columns[1:]:
+        texts = texts + "," + rows[column].astype(str)
     codes, distinct = pd.factorize(texts)
     hashes = [
         int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")
