@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from sim.allocators import ALLOCATORS
 from sim.costs import COST_MODELS
-from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.costs.paging import PRESETS
 from sim.costs.profile import load_profile, shipped
+from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.hardware import GPUS, MODELS
 from sim.schedulers import SCHEDULERS
 from workloads import (

@@ -4,7 +4,7 @@
               + layers x (linears and small operations at the batch's tokens, all-reduces)
               + layers x decode attention (sequences, their KV, block size)
               + layers x prefill attention (prompt tokens, their context)
-              + output layer and sampler, copies within the pool
+              + output layer and sampler, copies within the pool, swaps over the host link
 
 Times of kernels come from a profile (sim/costs/profiles): closed forms with tables of corrections,
 each with its error on rows kept out of the fit. Before anything runs they become tables for the
@@ -17,6 +17,7 @@ GPU has its share, and two all-reduces a layer are added.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -122,7 +123,7 @@ class Measured(CostModel):
         self.shape = _shape(known, optional, _all_reduce(found, size, links))
         warnings: list[str] = []
         self.chosen = _choose(found, kernel, self._dtype(kv_dtype), self.shape, warnings)
-        self.chosen = _with_run(self.chosen, paging, block_size, host_us)
+        self.chosen = _with_run(self.chosen, paging, block_size, (host_us, pcie_gb_s))
         self.warnings = tuple(f"cost profile {found.name}: {line}" for line in warnings)
         self.source = f"{found.name}, {found.kind}: {found.source}"
         self.tables = build_tables(self.chosen, self.shape)
@@ -291,13 +292,21 @@ def _attention(
 
 
 def _with_run(
-    chosen: Chosen, paging: str | None, block_size: int | None, host_us: float | None
+    chosen: Chosen,
+    paging: str | None,
+    block_size: int | None,
+    given: tuple[float | None, float | None],
 ) -> Chosen:
-    profile = chosen.profile
+    """The kernels with what the run says; given are the host's overhead and its link."""
+    profile, (host_us, pcie_gb_s) = chosen.profile, given
     name = paging or profile.defaults["paging"]
     accepted = [*PRESETS, *([OWN_PAGING] if profile.paging else [])]
     if name not in accepted:
         raise ValueError(f"paging: unknown value {name!r}{guess(name, accepted)}")
-    host = profile.constant("host_us") if host_us is None else host_us
-    parts = (chosen.decode, chosen.prefill, chosen.linear, chosen.mixed)
-    return Chosen(profile, *parts, name, block_size, host)
+    return replace(
+        chosen,
+        paging=name,
+        block_size=block_size,
+        host_us=profile.constant("host_us") if host_us is None else host_us,
+        pcie_gb_s=pcie_gb_s,
+    )

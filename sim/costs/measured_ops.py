@@ -23,6 +23,7 @@ from sim.sequence import (
     NUM_SEQS,
     PREFILL_PAIRS,
     PREFILL_TOKENS,
+    SWAPPED_TOKENS,
     IntArray,
 )
 
@@ -35,8 +36,8 @@ HOST, COPIED_TOKEN = 0, 1
 PAIR_S, BLOCK_S, POWER, LOST_KEYS, CONTEXT_TOKEN_S = 2, 3, 4, 5, 6  # prefill with context
 IS_UNIFIED = 7  # 1: chunks and decodes share a launch
 U_BASE, U_PAIR_S, U_KEY_S, U_BLOCK_S, U_WAVE_S, U_POWER, U_LOST, U_TILES = range(8, 16)
-NUM_NUMBERS = 16
-# a place for swaps: seconds a block in and out, once batches say how many blocks cross the link
+SWAPPED_TOKEN = 16
+NUM_NUMBERS = 17
 
 # limits of what was seen: an iteration outside is counted under one of the kinds
 MIN_LENGTH, MAX_LENGTH, MAX_BATCH, MAX_DECODE_TOKENS = 0, 1, 2, 3
@@ -148,8 +149,9 @@ def first_s(
     numbers: FloatArray,
     batch: IntArray,
 ) -> float:
-    """Any iteration: prompts, decodes and copies."""
+    """Any iteration: prompts, decodes, copies and swaps."""
     copies: float = numbers[HOST] + numbers[COPIED_TOKEN] * batch[COPIED_TOKENS]
+    copies += numbers[SWAPPED_TOKEN] * batch[SWAPPED_TOKENS]
     decodes, prompt = batch[NUM_DECODE_SEQS], batch[PREFILL_TOKENS]
     if prompt <= 0:
         own: float = decoding_s(tokens, seqs, decode, batch[NUM_SEQS], batch[DECODE_KV_TOKENS])

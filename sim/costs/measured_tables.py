@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sim.costs import forms, measured_ops, variants
 from sim.costs.forms import Floats, Heads
 from sim.costs.grid import Grid
+from sim.costs.link import PCIE_5_GB_S, block_copy_bytes, link_gb_s
 from sim.costs.measured_ops import NODES_PER_OCTAVE, NUM_LIMITS, NUM_NUMBERS
 from sim.costs.paging import OWN_PAGING, PRESETS, paging_factor
 from sim.costs.profile import Profile
@@ -56,7 +57,11 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The kernels of a profile that a run uses, the block size, and the factors of paging."""
+    """The kernels of a profile that a run uses, and what else of the run they depend on.
+
+    paging names the factors of paging, block_size None is contiguous memory, pcie_gb_s the link
+    to the host, one way; the profile's if it is None.
+    """
 
     profile: Profile
     decode: Variant
@@ -66,6 +71,7 @@ class Chosen:
     paging: str
     block_size: int | None
     host_us: float
+    pcie_gb_s: float | None = None
 
 
 class Raised(NamedTuple):
@@ -254,6 +260,7 @@ def numbers_of(chosen: Chosen, shape: ModelShape) -> Floats:
     each = shape.layers * heads.token_bytes / 1e6
     own_rate = chosen.profile.constant("copy_us_per_mb") or chosen.linear.form["us_per_mb"]
     numbers[ops.COPIED_TOKEN] = 2 * each * own_rate * US
+    numbers[ops.SWAPPED_TOKEN] = each / 1e3 / link_rate(chosen, shape)
     factor = float(relative_paging(chosen, "prefill", chosen.prefill, np.asarray(100.0)))
     scale, form = shape.layers * US * factor, chosen.prefill.form
     flops = 4e-6 * heads.heads * heads.head_dim
@@ -273,6 +280,15 @@ def numbers_of(chosen: Chosen, shape: ModelShape) -> Floats:
         numbers[ops.U_POWER], numbers[ops.U_LOST] = own["p"], 0.5 * own["lost_keys"]
         numbers[ops.U_TILES] = heads.heads / own["sms"]
     return numbers
+
+
+def link_rate(chosen: Chosen, shape: ModelShape) -> float:
+    """GB/s at which the blocks of a swap cross the link: each layer's K and V are copies apart."""
+    size = block_copy_bytes(chosen.block_size or 16, shape.kv_heads, shape.head_dim, shape.kv_width)
+    own = chosen.profile.constants.get("link_rates")
+    if own is not None:
+        return link_gb_s(size, PCIE_5_GB_S, [(kib, rate) for kib, rate in own["by_kib"]])
+    return link_gb_s(size, chosen.pcie_gb_s or chosen.profile.constant("link_gb_s"))
 
 
 def limits_of(chosen: Chosen, heads: Heads) -> NDArray[np.int64]:

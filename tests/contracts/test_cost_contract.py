@@ -148,7 +148,7 @@ def test_a_larger_batch_never_takes_less_time_at_a_fixed_length(
     context=st.integers(0, 10**4),
     more=st.integers(0, 500),
 )
-def test_a_batch_with_a_prompt_in_it_never_gets_faster_by_more_of_anything(  # noqa: PLR0913, PLR0917
+def test_a_batch_with_a_prompt_in_it_never_gets_faster_by_more_of_anything(
     name: str, decodes: int, length: int, chunk: int, context: int, more: int
 ) -> None:
     model = MODELS[name]()

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from cost_models import batch_of, measured
+from synthetic_calibration import PAGE_FACTOR, write_calibration
 
 from command import SHARED
-from cost_models import batch_of, measured
 from sim.costs.fit import command
 from sim.costs.fit.calibrations import build_calibrated, score_off_grid
 from sim.costs.fit.families import FAMILIES, is_below_peak
@@ -20,7 +21,6 @@ from sim.costs.forms import Heads, decode_us, p_norm
 from sim.costs.grid import Axis, Grid
 from sim.costs.profile import load_profile, write_profile
 from sim.costs.variants import Variant
-from synthetic_calibration import PAGE_FACTOR, write_calibration
 
 DECODE_FORM = {
     "a_us": 8.0,
@@ -172,8 +172,9 @@ def test_another_folders_rows_are_all_scored(tmp_path: Path) -> None:
 def test_the_shipped_profiles_keep_the_bars_on_rows_kept_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Attention of FA3 within 6.5 % without and 4.5 % with corrections (head_dim 128), prompts of it
-    within 8.5 %, 16-bit linears within 7 %; A100 and TensorRT-LLM better than the published fits."""
+    """FA3 decode within 6.5 % without and 4.5 % with corrections, its prompts within 8.5 %, 16-bit
+    linears within 7 %; A100 and TensorRT-LLM better than the published fits. head_dim is 128.
+    """
     monkeypatch.setenv("KVSIM_CALIBRATION_DIR", str(SHARED / "calibration"))
     assert command.main(["--score", "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)

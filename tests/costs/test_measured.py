@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from cost_models import LLAMA_3_8B, batch_of, measured
+
 from experiment_files import write
 from sim.allocators.paged import Paged
 from sim.costs.link import link_gb_s
@@ -19,7 +19,7 @@ from sim.costs.profile import load_profile, shipped, write_profile
 from sim.engine import Memory, Options, Run, simulate
 from sim.experiment import load_experiment
 from sim.schedulers.vllm_v1 import VllmV1
-from sim.sequence import COPIED_TOKENS, Limits, new_requests
+from sim.sequence import COPIED_TOKENS, SWAPPED_BLOCKS, SWAPPED_TOKENS, Limits, new_requests
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,6 +87,20 @@ def test_copies_are_read_and_written() -> None:
     assert model.iteration_s(batch) - before == pytest.approx(moved_s, rel=0.15)
 
 
+def test_swaps_of_small_blocks_crawl_over_the_link() -> None:
+    """Llama-3-8B's K of one layer: 32 KiB in blocks of 16, above the cliff; 16 in blocks of 8."""
+    times = []
+    for block_size in (8, 16, 32):
+        model, batch = measured(block_size=block_size, pcie_gb_s=64.0), batch_of(2, 100)
+        before = model.iteration_s(batch)
+        batch[[SWAPPED_BLOCKS, SWAPPED_TOKENS]] = (1600 // block_size, 1600)
+        times.append(model.iteration_s(batch) - before)
+    moved = 1600 * 131_072
+    assert times[0] == pytest.approx(moved / 6.3e9, rel=0.01)
+    assert times[1] == pytest.approx(moved / 41.6e9, rel=0.02)
+    assert times[2] == pytest.approx(moved / 51.4e9, rel=0.01)
+
+
 def test_tensor_parallelism_adds_two_all_reduces_a_layer() -> None:
     """Ten microseconds each, and 8 KiB a token: on a halved model."""
     link = {"nvlink_gb_s": 900.0}
@@ -95,7 +109,7 @@ def test_tensor_parallelism_adds_two_all_reduces_a_layer() -> None:
     two = measured(profile="h100", tensor_parallel_size=2, **link, **half)
     extra = seconds(two, decodes=1, length=10) - seconds(one, decodes=1, length=10)
     assert extra == pytest.approx(64 * 10e-6, rel=0.01)
-    with pytest.raises(ValueError, match="^nvlink_gb_s: is not known, nor is pcie_gb_s"):
+    with pytest.raises(ValueError, match=r"^nvlink_gb_s: is not known, nor is pcie_gb_s"):
         measured(tensor_parallel_size=2)
 
 

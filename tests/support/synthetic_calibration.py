@@ -1,4 +1,4 @@
-"""A calibration folder as kernels.calibrate writes it, with times from a formula: no GPU was used."""
+"""A calibration folder as kernels.calibrate writes it, with times from a formula: synthetic."""
 
 from __future__ import annotations
 
@@ -101,17 +101,17 @@ def points() -> list[dict[str, Any]]:
         (1, 8, 32, 64, 128, 256, 512, 2048, 8192),
     ):
         size = 16384 * m
-        for repeat in range(3):
-            rows.append(
-                _row(
-                    section="moves",
-                    kernel=kernel,
-                    variant="auto",
-                    q_tokens=m + repeat,
-                    bytes=size,
-                    us=2 + size / 4e6,
-                )
+        rows += [
+            _row(
+                section="moves",
+                kernel=kernel,
+                variant="auto",
+                q_tokens=m + repeat,
+                bytes=size,
+                us=2 + size / 4e6,
             )
+            for repeat in range(3)
+        ]
     for kib in (4, 32, 1024):
         size = 256 * kib * 1024
         rows.append(

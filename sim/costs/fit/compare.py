@@ -157,7 +157,7 @@ def _draw(simulated: Observed, measured: Observed, folder: Path, path: Path) -> 
         axes.set_xlabel(name)
         axes.set_ylabel("share of requests")
     panels[0, 1].set_xlim(left=0)
-    panels[1, 0].set_ylabel("requests running (waiting: pale)")
+    panels[1, 0].set_ylabel("running (pale: waiting)")
     panels[1, 1].set_ylabel("KV slots in use (%)")
     style.percent_axis(panels[1, 1].yaxis)
     for axes in panels[1]:

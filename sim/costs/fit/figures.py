@@ -10,10 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from sim.costs import variants
-from sim.costs.fit.families import FAMILIES, sizes_of
+from sim.costs.fit.families import FAMILIES, Family, sizes_of
 from sim.costs.fit.recipes import RECIPES
-from sim.costs.fit.score import scored
-from sim.costs.fit.tables import Table, TableError, read_table
+from sim.costs.fit.tables import FITTED, Table, TableError, read_table
 from sim.costs.forms import Heads
 from sim.costs.paging import PRESETS, paging_factor
 from sim.costs.profile import Profile, load_profile, shipped
@@ -22,8 +21,7 @@ from sim.figures import style
 
 SHOWN = Heads(32, 8, 128)  # Llama-3-8B's, which most tables have
 BATCHES = (1, 8, 64, 256)
-MAX_POINTS = 4000
-Points = tuple[Variant, Table, str]
+Points = tuple[Variant, Table, Family]
 
 
 def draw_profiles(folder: Path, names: Sequence[str], tables: Path) -> list[Path]:
@@ -49,14 +47,17 @@ def _draw(profile: Profile, tables: Path, path: Path) -> None:
     left, middle, right = body.subplots(1, 3)
     points = decode_points(profile, tables)
     variant = points[0] if points else default_decode(profile)
-    _bandwidth(left, profile, variant, points)
+    _bandwidth(left, variant, points)
+    peak = profile.constant("peak_gb_s") / 1e3
+    left.axhline(peak, color=style.NOTE_COLOR, lw=0.8, ls=":", label="memory's peak")
     _paging(middle, profile)
     _against(right, points)
     handles, labels = left.get_legend_handles_labels()
     style.legend(body, handles, labels, len(labels))
     style.head(figure, f"cost profile {profile.name}", f"decode attention of {variant.name}")
-    share = 100 * variant.errors.get("random", {}).get("mape", 0) / 100
-    error = f"Error on rows kept out: {share:.1f} %. " if share else ""
+    kept = {kind: cell for kind, cell in variant.errors.items() if isinstance(cell, dict)}
+    said = ", ".join(f"{cell['mape']:.1f} % {kind}" for kind, cell in kept.items())
+    error = f"error on rows kept out {said}. " if said else ""
     style.foot(figure, None, [f"{profile.kind}: {error}{profile.source}", *profile.notes])
     figure.savefig(path, dpi=110)
 
@@ -73,7 +74,7 @@ def default_decode(profile: Profile) -> Variant:
 
 
 def decode_points(profile: Profile, tables: Path) -> Points | None:
-    """The default decode kernel, its rows kept out, and their table; None without a table."""
+    """The default decode kernel and the rows of its table; None without a table."""
     recipe = RECIPES.get(profile.name)
     variant = default_decode(profile)
     for family in FAMILIES:
@@ -82,14 +83,13 @@ def decode_points(profile: Profile, tables: Path) -> Points | None:
         table = read_table(tables, family.table)
         if table is not None:
             own = table.where((table.rows["gpu"] == recipe.gpu).to_numpy())
-            kept = scored(own, profile)
-            kept = kept.where(family.chosen(kept.rows))
-            names = family.names(kept.rows).to_numpy()
-            return variant, kept.where(names == variant.name), family.table
+            own = own.where(family.chosen(own.rows))
+            names = family.names(own.rows).to_numpy()
+            return variant, own.where(names == variant.name), family
     return None
 
 
-def _bandwidth(axes: Axes, profile: Profile, variant: Variant, points: Points | None) -> None:
+def _bandwidth(axes: Axes, variant: Variant, points: Points | None) -> None:
     """TB/s of KV against MB of KV a call: the fit by batch, and the rows of the same heads."""
     for i, batch in enumerate(BATCHES):
         length = 2.0 ** np.arange(5, 18, 0.125)
@@ -98,21 +98,21 @@ def _bandwidth(axes: Axes, profile: Profile, variant: Variant, points: Points | 
         us = variants.decode_us(variant, SHOWN, np.full(at.sum(), float(batch)), length[at], True)
         axes.plot(mega[at], mega[at] / us, color=style.color_of(i), label=f"batch {batch}")
     if points is not None:
-        family = next(f for f in FAMILIES if f.table == points[2] and f.family == "decode")
-        rows = points[1].rows
-        sizes = sizes_of(family, rows)
+        _, table, family = points
+        sizes = sizes_of(family, table.rows)
         own = (sizes["group"] == 4) & (sizes["kv_heads"] == 8) & (sizes["kv_mb"] > 1)
+        rate = sizes["kv_mb"] / table.rows["us"].to_numpy(np.float64)
         for i, batch in enumerate(BATCHES):
-            at = own & (sizes["batch"] == batch)
-            us = rows["us"].to_numpy(np.float64)[at]
-            rate = sizes["kv_mb"][at] / us
-            axes.plot(sizes["kv_mb"][at], rate, "o", ms=3, color=style.color_of(i))
+            for is_kept, fill in ((False, "white"), (True, style.color_of(i))):
+                at = own & (sizes["batch"] == batch) & ((table.kept != FITTED) == is_kept)
+                (marks,) = axes.plot(sizes["kv_mb"][at], rate[at], "o", color=style.color_of(i))
+                marks.set(markersize=3.5, markerfacecolor=fill, markeredgewidth=0.8)
     axes.set_xscale("log")
     style.count_axis(axes.xaxis)
     style.from_zero(axes)
     axes.set_xlabel("KV of a call (MB)")
     axes.set_ylabel("KV read (TB/s)")
-    axes.set_title(f"{SHOWN.heads}/{SHOWN.kv_heads} heads; dots: rows kept out", fontsize=8)
+    axes.set_title(f"{SHOWN.heads}/{SHOWN.kv_heads} heads; filled: kept out", fontsize=8)
 
 
 def _paging(axes: Axes, profile: Profile) -> None:
@@ -142,13 +142,13 @@ def _against(axes: Axes, points: Points | None) -> None:
     """Predicted against measured, of the rows kept out."""
     axes.set_xlabel("measured (us)")
     axes.set_ylabel("predicted / measured")
-    if points is None or not len(points[1].rows):
+    if points is None:
         style.empty_note(axes, "no rows kept out")
         return
-    variant, table, name = points
-    family = next(f for f in FAMILIES if f.table == name and f.family == "decode")
-    us = table.rows["us"].to_numpy(np.float64)[:MAX_POINTS]
-    ratio = family.predict(variant, table.rows)[:MAX_POINTS] / us
+    variant, table, family = points
+    table = table.where(table.kept != FITTED)
+    us = table.rows["us"].to_numpy(np.float64)
+    ratio = family.predict(variant, table.rows) / us
     axes.plot(us, ratio, ".", ms=2, color=style.color_of(0), alpha=0.5)
     axes.axhline(1, color="black", lw=0.8)
     axes.set_xscale("log")
