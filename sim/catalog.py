@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from sim.allocators import ALLOCATORS
 from sim.costs import COST_MODELS
+from sim.costs.paging import PRESETS
+from sim.costs.profile import load_profile, shipped
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.hardware import GPUS, MODELS
 from sim.schedulers import SCHEDULERS
@@ -40,9 +42,40 @@ def tables() -> dict[str, dict[str, str]]:
     }
     engines = {name: read_engine(name, ENGINES_FOLDER) for name in ENGINES}
     listing["engines"] = {name: preset.about() for name, preset in engines.items()}
+    listing["profiles"] = {name: about_profile(name) for name in shipped()}
+    listing["paging"] = {name: preset.source for name, preset in PRESETS.items()}
     listing["models"] = {name: str(model) for name, model in MODELS.items()}
     listing["devices"] = {name: str(device) for name, device in GPUS.items()}
     return listing
+
+
+def about_profile(name: str) -> str:
+    """A cost profile in one line: how known, error of its default kernels, range, source."""
+    profile = load_profile(name)
+    kernel = profile.defaults["kernel"]
+    parts = [f"{profile.gpu}, {profile.kind}; paging {profile.defaults['paging']}"]
+    for family in ("decode", "prefill", "linear"):
+        own = {n: v for n, v in profile.kernels[family].items() if n.split()[0] == kernel}
+        if not own:
+            continue
+        name, variant = min(own.items(), key=lambda item: _is_unusual(item[0]))
+        errors = [cell["mape"] for cell in variant.errors.values() if isinstance(cell, dict)]
+        known = f"{max(errors):.1f} % off rows kept out" if errors else "no rows kept out"
+        limits = [
+            f"{axis} {variant.valid[axis][0]:g} to {variant.valid[axis][1]:,.0f}"
+            for axis in ("batch", "kv_len", "queries", "m")
+            if axis in variant.valid
+        ]
+        parts.append(f"{family} {name}: {known}" + (f" ({', '.join(limits)})" if limits else ""))
+    others = [engine for engine in profile.engines() if engine != kernel]
+    if others:
+        parts.append(f"also kernel {', '.join(others)}")
+    return ". ".join([*parts, f"Source: {profile.source}"])
+
+
+def _is_unusual(kernel: str) -> tuple[bool, bool]:
+    """How far a kernel is from 16 bits and 128 values a head."""
+    return "fp8" in kernel, "hd" in kernel and "hd128" not in kernel
 
 
 def _describe(entry: type) -> str:

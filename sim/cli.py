@@ -204,8 +204,9 @@ def list_command(arguments: argparse.Namespace) -> int:
     tables = catalog.tables()
     if arguments.table is not None and arguments.table not in tables:
         raise UserError(f"list: unknown table {arguments.table!r}; accepted: {', '.join(tables)}")
+    related = {"costs": ("profiles", "paging")}.get(str(arguments.table), ())
     for name, entries in tables.items():
-        if arguments.table in {None, name}:
+        if arguments.table in {None, name} or name in related:
             print(name)
             width = max(16, *map(len, entries))
             for entry, text in entries.items():

@@ -149,8 +149,8 @@ def _resolve_parts(
 ) -> dict[str, Any]:
     """The plug-ins, resolved and tried out; those that are wrong are reported and left out.
 
-    hardware is what a cost model may take facts from, {"model": …, "device": …}; None if it is
-    wrong itself, which has been reported.
+    hardware is what a cost model may take facts from, {"model": …, "device": …}, and the resolved
+    allocator beside them; None if it is wrong itself, which has been reported.
     """
     parts: dict[str, Any] = {}
     for key in PLUGINS:
@@ -161,7 +161,8 @@ def _resolve_parts(
             value = {"kind": DEFAULTS[key], **(value or {})}
         if key == "workload":
             value, rule = _split_max_tokens(value, report)
-        part = resolve_part(key, value, (folder, hardware), report)
+        facts = None if hardware is None else {**hardware, "allocator": parts.get("allocator")}
+        part = resolve_part(key, value, (folder, facts), report)
         if part is not None:
             parts[key] = {**part, "max_tokens": rule} if key == "workload" else part
     for key in PLUGINS:
@@ -200,7 +201,7 @@ def resolve_part(
 def _with_facts(
     key: str, part: Config | None, hardware: Mapping[str, object] | None
 ) -> Config | None:
-    """A part whose open parameters are facts of the experiment's model and device.
+    """A part whose open parameters are facts of the experiment's model, device and allocator.
 
     None if it needs hardware and there is none.
     """
@@ -213,8 +214,13 @@ def _with_facts(
     for name, source in sources.items():
         owner, _, attribute = source.partition(".")
         if hardware is not None and part[name] is None:
-            facts[name] = getattr(hardware[owner], attribute, None)
+            facts[name] = _fact(hardware[owner], attribute)
     return {**part, **facts}
+
+
+def _fact(owner: object, name: str) -> Any:
+    """A fact of a model or device, or a parameter of a resolved plug-in; None if it has none."""
+    return owner.get(name) if isinstance(owner, dict) else getattr(owner, name, None)
 
 
 def _without(value: Any, paths: list[KeyPath], path: KeyPath = ()) -> Any:

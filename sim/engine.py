@@ -74,6 +74,7 @@ class Replica:
         self.observe: Observer | None = None
         self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
         self.copies_kv = self.allocator.copies_kv
+        self._counts_extrapolation = cost.counts_extrapolation
         self._num_copied = self._num_swapped = 0
         scheduler.notes_ends = arrivals.has_follow_ups
         self._rows = scheduler.running[:0]  # that run in the planned iterations
@@ -203,6 +204,8 @@ class Replica:
             self._record_queued(count, num_running)
         else:
             recorder.unqueued(count, num_running)
+        if self._counts_extrapolation:
+            self.cost.passed(scheduler.batch, count)
         scheduler.complete(recorder.boundaries, count)
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))

@@ -39,6 +39,7 @@ FIGURE_NAMES = (
     "batched",
     "latency_vs_rate",
     "waste_vs_load",
+    "block_size_forces",
 )
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
 MAX_SEEDS = 10_000
@@ -151,11 +152,14 @@ def _experiment(
     warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
     warnings |= dict.fromkeys(line for cell in cells for line in cell.warnings)
     warnings |= dict.fromkeys(f"skipped: {cell.skip}" for cell in cells if cell.skip)
+    cost_source, cost_notes, cost_warnings = _cost_source(cells, folder)
+    lines += [f"cost          {note}" for note in dict.fromkeys(cost_notes)][:MAX_CHANGES_SHOWN]
+    warnings |= dict.fromkeys(cost_warnings)
     return Experiment(
         name=top.name,
         description=top.description.strip(),
         figures=tuple(top.figures or ()),
-        cost_source=_cost_source(cells, folder),
+        cost_source=cost_source,
         config=_resolved(data, cells, seeds),
         specs=tuple(_specs(cells, seeds, folder, list(data.get("sweep") or {}))),
         pool_lines=tuple(lines),
@@ -194,14 +198,18 @@ def _point(cell: Cell) -> Point:
     return cell.point
 
 
-def _cost_source(cells: list[Cell], folder: Path) -> str:
-    """Where times come from, for every cost model of the experiment."""
+def _cost_source(cells: list[Cell], folder: Path) -> tuple[str, list[str], list[str]]:
+    """Where times come from, for every cost model of the experiment; their notes and warnings."""
     sources: dict[str, None] = {}
+    notes: list[str] = []
+    warnings: list[str] = []
     for cell in cells:
         config = _point(cell).config["cost"]
         cost: CostModel = build_part("cost", config, folder)
         sources[f"{config['kind']}: {cost.source}"] = None
-    return "; ".join(sources)
+        notes += cost.notes
+        warnings += cost.warnings
+    return "; ".join(sources), notes, warnings
 
 
 def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:

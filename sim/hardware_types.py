@@ -14,11 +14,12 @@ KV_DTYPE_BYTES = {**DTYPE_BYTES, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 class Model:
     """A model as one GPU holds it: on_one_gpu divides it over several.
 
-    Divided are weights_bytes, num_params, num_active_params, heads, kv_heads and, with kv_heads,
+    Divided are weights_bytes, all counts of parameters, vocab, heads, kv_heads and, with kv_heads,
     kv_bytes_per_token. max_len is in tokens; None stands for a number that nobody gave.
     num_active_params are those that one token passes through, num_expert_params those of all
-    experts among which tokens are routed: 0 without any. With latent attention kv_heads is 1 and
-    head_dim the latent: what the kernels read. dtype is that of the weights as served,
+    experts among which tokens are routed: 0 without any; num_embedding_params lie in input and
+    output embeddings, of vocab entries. With latent attention kv_heads is 1 and head_dim the
+    latent: what the kernels read. dtype is that of the weights as served,
     quantization how they are stored beyond that. warnings are sentences without their subject.
     """
 
@@ -30,6 +31,8 @@ class Model:
     num_params: int | None = None
     num_active_params: int | None = None
     num_expert_params: int | None = None
+    num_embedding_params: int | None = None
+    vocab: int | None = None
     layers: int | None = None
     hidden: int | None = None
     heads: int | None = None
@@ -125,6 +128,8 @@ def on_one_gpu(model: Model, tensor_parallel_size: int) -> Model:
         num_params=_share(model.num_params, size),
         num_active_params=_share(model.num_active_params, size),
         num_expert_params=_share(model.num_expert_params, size),
+        num_embedding_params=_share(model.num_embedding_params, size),
+        vocab=_share(model.vocab, size),
         heads=model.heads // size,
         kv_heads=own,
         tensor_parallel_size=size,

@@ -112,6 +112,8 @@ def _with_weights(
         num_params=params,
         num_active_params=min(active, params) if active and params else None,
         num_expert_params=min(count.experts, params) if count and params else None,
+        num_embedding_params=min(count.embedding, params) if count and params else None,
+        vocab=keys.count("vocab_size", "padded_vocab_size") if count else None,
         warnings=warnings,
         why_no_weights=problem or unknown if weights is None else "",
     )

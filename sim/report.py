@@ -176,10 +176,31 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
     Console(width=MIN_WIDTH if not sys.stdout.isatty() else None).print(table)
     if len(outcome.rows) > MAX_ROWS_SHOWN:
         print(f"… and {len(outcome.rows) - MAX_ROWS_SHOWN} more runs, in summary.csv")
-    for warning in experiment.warnings:
+    for warning in (*experiment.warnings, *extrapolation_warnings(outcome.rows)):
         print(f"warning: {warning}")
     for path in outcome.files:
         print(path)
+
+
+def extrapolation_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One sentence for each cost profile whose range some runs left, with their counts."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row.get("num_extrapolated_iterations"):
+            found.setdefault(str(row["times_from"]).split(":")[1].split(",")[0].strip(), []).append(
+                row
+            )
+    lines = []
+    for profile, own in found.items():
+        outside = sum(row["num_extrapolated_iterations"] for row in own)
+        total = sum(row["num_iterations"] for row in own)
+        worst = max(own, key=lambda row: row["num_extrapolated_iterations"])
+        lines.append(
+            f"cost profile {profile}: {outside:,} times an iteration (of {total:,}, in {len(own)} "
+            f"runs) was outside of the sizes it was fitted to; most in {worst['run']}: "
+            f"{worst['extrapolated']}"
+        )
+    return lines
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ import joblib
 from sim import metrics, results
 from sim.allocators.checked import CheckedAllocator
 from sim.blocklog import MAX_SLOTS, BlockLog
+from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
 from sim.experiment import Experiment, RunSpec
 from sim.jit import source_digest
@@ -93,7 +94,7 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
     wall_s = time.perf_counter() - started
     summary = metrics.summarize(run, spec.slo, spec.config["kv_bytes_per_token"])
     source = f"{cost.kind}: {cost.source}"
-    row = _row(spec, {**summary, "times_from": source})
+    row = _row(spec, {**summary, **_extrapolated(cost), "times_from": source})
     _write(folder, run, row, log)
     facts = {
         "key": key,
@@ -113,6 +114,17 @@ def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
     """The summary row: which run, how it ended, what it varies, and what was measured."""
     begin = {name: spec.cells[name] for name in ("experiment", "run", "seed")}
     return {**begin, "status": summary["status"], **spec.cells, **summary}
+
+
+def _extrapolated(cost: CostModel) -> metrics.Row:
+    """How many iterations were outside of the sizes that a cost model's times were measured at."""
+    if not cost.counts_extrapolation:
+        return {}
+    counts = {what: count for what, count in cost.extrapolated().items() if count}
+    return {
+        "num_extrapolated_iterations": sum(counts.values()),
+        "extrapolated": ", ".join(f"{what} {count:,}" for what, count in counts.items()),
+    }
 
 
 def _one_line(error: BaseException) -> str:

@@ -80,7 +80,9 @@ class RunSpec:
 
 
 def plugin_digests(config: Config) -> dict[str, str]:
-    """Hashes of the files that "module:Class" plug-ins of a run come from, by key."""
+    """Hashes of the files that "module:Class" plug-ins of a run come from, by key; and of the data
+    that a cost model reads.
+    """
     digests = {}
     for key, (table, base) in PLUGINS.items():
         kind = config[key]["kind"]
@@ -88,6 +90,9 @@ def plugin_digests(config: Config) -> dict[str, str]:
             source = inspect.getsourcefile(find_class(kind, table, base))
             code = Path(source).read_bytes() if source else kind.encode()
             digests[key] = hashlib.blake2b(code, digest_size=16).hexdigest()
+    data = getattr(find_class(config["cost"]["kind"], *PLUGINS["cost"]), "digest", None)
+    if data is not None:
+        digests["cost data"] = data(config["cost"])
     return digests
 
 

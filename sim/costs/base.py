@@ -24,17 +24,34 @@ class CostModel(ABC):
     """
 
     kind: ClassVar[str]
-    source: ClassVar[str] = "not stated"
+    source: str = "not stated"
     """Where the times come from: measured, fitted (to what) or assumed."""
     from_hardware: ClassVar[Mapping[str, str]] = {}
-    """Constructor parameters that default to a fact of the experiment's model or device.
+    """Constructor parameters that default to a fact of the experiment's model, device or allocator.
 
-    The values name it: "model.weights_bytes", "device.memory_gb_s" (see sim.hardware).
+    The values name it: "model.weights_bytes", "device.memory_gb_s" (see sim.hardware), or a
+    parameter of the allocator, "allocator.block_size", which is None where it has none.
     """
+    counts_extrapolation: ClassVar[bool] = False
+    """Whether iterations outside of what the times were measured at are counted: see passed."""
+    notes: tuple[str, ...] = ()
+    """What is worth knowing of its times before a run, one line each."""
+    warnings: tuple[str, ...] = ()
+    """What of the model the times do not fit, in sentences."""
 
     @abstractmethod
     def iteration_s(self, batch: IntArray) -> float:
         """Seconds of the iteration that batch describes (cells: see sim.sequence)."""
+
+    def passed(self, batch: IntArray, count: int) -> None:  # noqa: B027 - most models do not count
+        """Count iterations have passed: batch's own, and count - 1 in which it went on decoding.
+
+        Called only where counts_extrapolation is set.
+        """
+
+    def extrapolated(self) -> dict[str, int]:
+        """How many iterations were outside of what was measured, by what was outside."""
+        return {}
 
     def plan(
         self, batch: IntArray, boundaries: IntArray, num_iterations: int, until_ns: int

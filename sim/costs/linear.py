@@ -38,7 +38,7 @@ class Linear(CostModel):
     """
 
     kind: ClassVar[str] = "linear"
-    source: ClassVar[str] = "assumed coefficients"
+    source = "assumed coefficients"
 
     def __init__(  # noqa: PLR0913, PLR0917 - one for each term
         self,
@@ -87,7 +87,7 @@ class Constant(Linear):
     """Every iteration takes the same number of seconds."""
 
     kind: ClassVar[str] = "constant"
-    source: ClassVar[str] = "assumed constant"
+    source = "assumed constant"
 
     def __init__(self, seconds: float = 0.02) -> None:
         if not 0 <= seconds < 1e6:

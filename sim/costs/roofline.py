@@ -66,7 +66,7 @@ class Roofline(CostModel):
     """
 
     kind: ClassVar[str] = "roofline"
-    source: ClassVar[str] = "analytic: datasheet rates times efficiencies, not measured"
+    source = "analytic: datasheet rates times efficiencies, not measured"
     from_hardware: ClassVar[Mapping[str, str]] = {
         "weights_bytes": "model.weights_bytes",
         "num_params": "model.num_params",

@@ -11,6 +11,7 @@ import matplotlib.style
 
 from sim.figures.base import Drawing, FigureError, Results
 from sim.figures.batched import draw_batched
+from sim.figures.forces import draw_block_size_forces
 from sim.figures.latency import draw_latency_vs_rate
 from sim.figures.pool_map import draw_pool_map
 from sim.figures.running import draw_requests
@@ -32,6 +33,7 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "batched": draw_batched,
     "latency_vs_rate": draw_latency_vs_rate,
     "waste_vs_load": draw_waste_vs_load,
+    "block_size_forces": draw_block_size_forces,
 }
 
 # neither dates nor versions: the same bytes on every drawing

@@ -14,6 +14,8 @@ from sim.arrivals import FOREVER_NS
 from sim.costs import COST_MODELS, CostModel
 from sim.costs.base import to_ns
 from sim.costs.linear import Constant, Linear
+from sim.costs.measured import Measured
+from sim.costs.profile import shipped
 from sim.costs.roofline import Roofline
 from sim.sequence import (
     COPIED_TOKENS,
@@ -53,11 +55,30 @@ OPT_13B_ON_A100: dict[str, Any] = {
     "memory_gb_s": 1555.0,
     "bf16_tflops": 312.0,
 }
-REQUIRED: dict[str, dict[str, Any]] = {"roofline": OPT_13B_ON_A100}
+LLAMA_3_8B: dict[str, Any] = {
+    "weights_bytes": 16_060_522_496,
+    "num_params": 8_030_261_248,
+    "num_embedding_params": 1_050_673_152,
+    "vocab": 128_256,
+    "kv_bytes_per_token": 131_072,
+    "layers": 32,
+    "hidden": 4096,
+    "heads": 32,
+    "kv_heads": 8,
+    "head_dim": 128,
+}
+REQUIRED: dict[str, dict[str, Any]] = {
+    "roofline": OPT_13B_ON_A100,
+    "measured": {**LLAMA_3_8B, "profile": "rtx-4090", "block_size": 16},
+}
 
 
 def default(kind: str) -> Callable[[], CostModel]:
     return lambda: COST_MODELS[kind](**REQUIRED.get(kind, {}))
+
+
+def profiled(name: str) -> Callable[[], CostModel]:
+    return lambda: Measured(**{**REQUIRED["measured"], "profile": name})
 
 
 MODELS = {
@@ -68,6 +89,7 @@ MODELS = {
     "constant-zero": lambda: Constant(0.0),
     "linear-small": lambda: Linear(3e-9, 1.5e-9, 0.25e-9, 0.75e-9),
     "plain": lambda: OneByOne(Linear()),
+    **{f"measured-{name}": profiled(name) for name in shipped()},
 }
 
 every_model = pytest.mark.parametrize("name", sorted(MODELS))
@@ -116,6 +138,33 @@ def test_a_larger_batch_never_takes_less_time_at_a_fixed_length(
     smaller = model.iteration_s(batch_of(num_seqs, num_seqs * length))
     larger = num_seqs + more
     assert smaller <= model.iteration_s(batch_of(larger, larger * length))
+
+
+@every_model
+@given(
+    decodes=st.integers(1, 300),
+    length=st.integers(1, 10**4),
+    chunk=st.integers(1, 2000),
+    context=st.integers(0, 10**4),
+    more=st.integers(0, 500),
+)
+def test_a_batch_with_a_prompt_in_it_never_gets_faster_by_more_of_anything(
+    name: str, decodes: int, length: int, chunk: int, context: int, more: int
+) -> None:
+    model = MODELS[name]()
+
+    def seconds(decodes: int, length: int, context: int) -> float:
+        batch = empty_batch()
+        batch[[NUM_SEQS, NUM_DECODE_SEQS]] = (decodes + 1, decodes)
+        batch[[PREFILL_TOKENS, DECODE_KV_TOKENS]] = (chunk, decodes * length)
+        batch[KV_TOKENS] = decodes * length + chunk + context
+        batch[PREFILL_PAIRS] = chunk * context + chunk * (chunk + 1) // 2
+        return model.iteration_s(batch)
+
+    base = seconds(decodes, length, context)
+    assert base <= seconds(decodes + more, length, context)
+    assert base <= seconds(decodes, length + more, context)
+    assert base <= seconds(decodes, length, context + more)
 
 
 @every_model

@@ -1,0 +1,170 @@
+"""A simulated run beside the measured one: python -m sim.costs.fit --compare RESULTS MEASURED.
+
+RESULTS is a folder that kvsim run has written, MEASURED one of LLMServingSim's measured vLLM runs:
+requests.jsonl[.gz] with times of queueing, first and last token in seconds, timeseries.csv with
+what the server logged once a second. Latencies count from the arrival; server and client clocks
+are laid over each other at the first request, which waited for nobody. KV use is the share of
+blocks held by requests, cached ones of nobody not counted, as the server logs it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+
+from sim import results
+from sim.costs.fit.tables import TableError
+from sim.costs.forms import Floats
+from sim.figures import style
+
+PERCENTILES = (10, 50, 90, 99)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One run: seconds of each request, and what was seen once a second (second, running, waiting,
+    kv_frac; kv_frac is NaN where nobody logged it).
+    """
+
+    ttft_s: Floats
+    tpot_s: Floats
+    makespan_s: float
+    series: pd.DataFrame
+
+
+def read_measured(folder: Path) -> Observed:
+    """What the engine did. Raises TableError."""
+    try:
+        path = next(path for path in sorted(folder.glob("requests.jsonl*")))
+        content = path.read_bytes()
+        lines = gzip.decompress(content) if path.suffix == ".gz" else content
+        rows = pd.DataFrame([json.loads(line) for line in lines.splitlines()])
+        series = pd.read_csv(folder / "timeseries.csv")
+        arrival = rows["arrival_time"] - rows["arrival_time"].iloc[0] + rows["queued_ts"].iloc[0]
+        ttft = rows["first_token_ts"] - arrival
+        tpot = (rows["last_token_ts"] - rows["first_token_ts"]) / (rows["output_toks"] - 1)
+        used = series["kv_cache_pct"].astype(float) / 100
+        table = pd.DataFrame(
+            {
+                "second": series["t"],
+                "running": series["running"],
+                "waiting": series["waiting"],
+                "kv_frac": used if used.any() else np.nan,
+            }
+        )
+    except StopIteration:
+        raise TableError(f"{folder}: has no requests.jsonl") from None
+    except (OSError, ValueError, KeyError) as error:
+        raise TableError(f"{folder}: is no measured run: {error}") from None
+    end = float(rows["last_token_ts"].max() - arrival.min())
+    return Observed(ttft.to_numpy(), tpot.to_numpy(), end, table)
+
+
+def read_simulated(folder: Path) -> Observed:
+    """The only run of an experiment's results. Raises TableError."""
+    runs = sorted((folder / "runs").glob("*/requests.parquet"))
+    if len(runs) != 1:
+        raise TableError(f"{folder}: must hold one run, has {len(runs)}")
+    try:
+        requests = results.read_table(runs[0])
+        timeline = results.read_table(runs[0].parent / "timeline.parquet")
+        summary = json.loads((runs[0].parent / "summary.json").read_text(encoding="utf-8"))
+    except (results.ResultsError, OSError, ValueError) as error:
+        raise TableError(str(error)) from None
+    ttft = requests["first_token_s"] - requests["arrival_s"]
+    gaps = requests["output_tokens"] - 1
+    tpot = (requests["finish_s"] - requests["first_token_s"]) / gaps
+    start = float(requests["arrival_s"].min())
+    seconds = np.arange(1, int(summary["makespan_s"]) + 1)
+    at = np.searchsorted(timeline["start_s"].to_numpy(), start + seconds, side="right") - 1
+    held = timeline["token_states"] + timeline["reserved"] + timeline["internal"]
+    block = summary["num_slots"] / summary["num_blocks"]
+    series = pd.DataFrame(
+        {
+            "second": seconds,
+            "running": timeline["num_running"].to_numpy()[at],
+            "waiting": timeline["num_waiting"].to_numpy()[at],
+            "kv_frac": (held / (summary["num_slots"] - block)).to_numpy()[at],
+        }
+    )
+    return Observed(ttft.to_numpy(), tpot.to_numpy(), float(summary["makespan_s"]), series)
+
+
+def comparison(simulated: Observed, measured: Observed) -> pd.DataFrame:
+    """One row a metric: measured, simulated, and by how many percent the latter is off."""
+    rows = []
+    for name in metrics_of(measured):
+        real, ours = metrics_of(measured)[name], metrics_of(simulated)[name]
+        if not (np.isnan(real) or np.isnan(ours)):
+            rows.append((name, real, ours, 100 * (ours / real - 1)))
+    table = pd.DataFrame(rows, columns=["metric", "measured", "simulated", "error_percent"])
+    return table.round({"measured": 5, "simulated": 5, "error_percent": 2})
+
+
+def metrics_of(run: Observed) -> dict[str, float]:
+    """The numbers that are compared; seconds, sequences, fractions."""
+    waits = run.series["waiting"] > 0
+    queued = run.series[waits]
+    found = {
+        "makespan_s": run.makespan_s,
+        "num_running_mean while requests wait": float(queued["running"].mean()),
+        "kv_frac while requests wait": float(queued["kv_frac"].mean()),
+        "num_running_max": float(run.series["running"].max()),
+        "seconds with requests waiting": float(waits.sum()),
+    }
+    for name, values in (("ttft_s", run.ttft_s), ("tpot_s", run.tpot_s)):
+        found[f"{name}_mean"] = float(values.mean())
+        found |= {f"{name}_p{p}": float(np.percentile(values, p)) for p in PERCENTILES}
+    return found
+
+
+def compare(results_folder: Path, measured_folder: Path) -> tuple[pd.DataFrame, list[Path]]:
+    """Write comparison.csv and comparison.png beside the results. Raises TableError."""
+    simulated, measured = read_simulated(results_folder), read_measured(measured_folder)
+    table = comparison(simulated, measured)
+    paths = [results_folder / "comparison.csv", results_folder / "figures" / "comparison.png"]
+    try:
+        results.write_table(paths[0], table)
+        paths[1].parent.mkdir(parents=True, exist_ok=True)
+        with mpl.style.context(str(style.STYLE)):
+            _draw(simulated, measured, results_folder, paths[1])
+    except (results.ResultsError, OSError) as error:
+        raise TableError(str(error)) from None
+    return table, paths
+
+
+def _draw(simulated: Observed, measured: Observed, folder: Path, path: Path) -> None:
+    facts = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
+    figure, body = style.new_figure(5.2)
+    panels = body.subplots(2, 2)
+    for i, (label, run) in enumerate((("measured", measured), ("simulated", simulated))):
+        color, line = style.color_of(i), style.LINE_STYLES[i]
+        for axes, values in ((panels[0, 0], run.ttft_s), (panels[0, 1], run.tpot_s)):
+            share = np.arange(1, len(values) + 1) / len(values)
+            axes.plot(np.sort(values), share, line, color=color, label=label)
+        series = run.series
+        panels[1, 0].plot(series["second"], series["running"], line, color=color)
+        panels[1, 0].plot(series["second"], series["waiting"], line, color=color, alpha=0.4)
+        if series["kv_frac"].notna().any():
+            panels[1, 1].plot(series["second"], series["kv_frac"], line, color=color)
+    for axes, name in ((panels[0, 0], "TTFT (s)"), (panels[0, 1], "TPOT (s)")):
+        axes.set_xlabel(name)
+        axes.set_ylabel("share of requests")
+    panels[0, 1].set_xlim(left=0)
+    panels[1, 0].set_ylabel("running (pale: waiting)")
+    panels[1, 1].set_ylabel("KV slots in use (%)")
+    style.percent_axis(panels[1, 1].yaxis)
+    for axes in panels[1]:
+        axes.set_xlabel("time (s)")
+        axes.set_ylim(bottom=0)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    style.legend(body, handles, labels, 2)
+    style.head(figure, str(facts["name"]), "a measured run of vLLM 0.19 and its simulation")
+    style.foot(figure, str(facts["cost_source"]), ["Nothing was fitted to this run."])
+    figure.savefig(path, dpi=110)

@@ -1,0 +1,324 @@
+"""What rows of a table mean: which kernel they are of, its sizes, and what a variant predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sim.costs import variants
+from sim.costs.forms import Floats, Heads, Mixed
+from sim.costs.variants import Variant
+
+Rows = pd.DataFrame
+Bools = NDArray[np.bool_]
+
+LLAMA_3_8B = Heads(32, 8, 128)  # what the mixed and ragged tables were measured with
+
+# (hidden, intermediate, heads, KV heads, vocabulary) of the models in layer_times, from their
+# config.json; head_dim is 128 in all
+WIDTHS = {
+    "Llama-2-7b-hf": (4096, 11008, 32, 32, 32000),
+    "Llama-2-70b-hf": (8192, 28672, 64, 8, 32000),
+    "Meta-Llama-3-70B": (8192, 28672, 64, 8, 128256),
+    "Qwen-72B": (8192, 24576, 64, 64, 151936),
+    **dict.fromkeys(("Meta-Llama-3-8B", "Llama-3.1-8B"), (4096, 14336, 32, 8, 128256)),
+}
+SMALL = {
+    "norm": ("input_layernorm", "post_attention_layernorm", "layernorm", "final_layernorm"),
+    "rope": ("attn_rope", "rotary_emb"),
+    "activation": ("mlp_act", "act_fn"),
+    "add": ("add",),
+    "embedding": ("emb", "embedding"),
+    "sampler": ("sampler",),
+}
+SMALL_OF = {layer: name for name, layers in SMALL.items() for layer in layers}
+LINEARS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head")
+
+# bytes/s that no cold run can pass: datasheets (sim/presets/gpus.yaml); rows above it ran from L2
+PEAK_GB_S = {"H200": 4800, "H100": 3350, "A100": 2039, "RTX 4090": 1008}
+
+
+def column(rows: Rows, name: str) -> Floats:
+    """A column as floats."""
+    return rows[name].to_numpy(np.float64)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of kernels in one table: of which rows, under which names, predicted how."""
+
+    table: str
+    family: str
+    chosen: Callable[[Rows], Bools]
+    names: Callable[[Rows], pd.Series]
+    predict: Callable[[Variant, Rows], Floats]
+    facts: Callable[[Rows], dict[str, object]]
+    time: str = "us"
+
+
+def head_groups(rows: Rows) -> list[tuple[Heads, NDArray[np.intp]]]:
+    """The head configurations of rows, and where their rows are."""
+    found = []
+    columns = [column(rows, name).astype(int) for name in ("heads", "kv_heads", "head_dim")]
+    widths = np.where(rows["kv_dtype"] == "fp8", 1, 2)
+    shapes, groups = np.unique(np.column_stack([*columns, widths]), axis=0, return_inverse=True)
+    for group, shape in enumerate(shapes.tolist()):
+        found.append((Heads(*shape), np.flatnonzero(groups == group)))
+    return found
+
+
+def predict_decode(variant: Variant, rows: Rows) -> Floats:
+    """Of decode_attention."""
+    us = np.zeros(len(rows))
+    batch, kv_len = column(rows, "batch"), column(rows, "kv_len")
+    for heads, at in head_groups(rows):
+        us[at] = variants.decode_us(variant, heads, batch[at], kv_len[at], as_measured=True)
+    return us
+
+
+def predict_prefill(variant: Variant, rows: Rows) -> Floats:
+    """Of prefill_attention."""
+    us = np.zeros(len(rows))
+    batch, queries = column(rows, "batch"), column(rows, "prompt_len")
+    for heads, at in head_groups(rows):
+        context = np.zeros(len(at))
+        us[at] = variants.prefill_us(variant, heads, batch[at], queries[at], context)
+    return us
+
+
+def predict_linear(variant: Variant, rows: Rows) -> Floats:
+    """Of gemm."""
+    return variants.linear_us(variant, column(rows, "m"), column(rows, "n"), column(rows, "k"))
+
+
+def predict_mixed_decode(variant: Variant, rows: Rows) -> Floats:
+    """Of mixed_batch_attention, rows without a prompt."""
+    sizes = column(rows, "n_decode"), column(rows, "kv_decode")
+    return variants.decode_us(variant, LLAMA_3_8B, *sizes, as_measured=True)
+
+
+def predict_mixed_prefill(variant: Variant, rows: Rows) -> Floats:
+    """Of mixed_batch_attention, rows without decodes."""
+    queries, context = column(rows, "prefill_chunk"), column(rows, "kv_prefill")
+    return variants.prefill_us(variant, LLAMA_3_8B, np.ones(len(rows)), queries, context)
+
+
+def predict_mixed(variant: Variant, rows: Rows) -> Floats:
+    """Of mixed_batch_attention, rows with both."""
+    queries, context = column(rows, "prefill_chunk"), column(rows, "kv_prefill")
+    count, keys = column(rows, "n_decode"), column(rows, "kv_decode")
+    one = np.ones(len(rows))
+    prefill = Mixed(one, queries, context + queries, queries * (context + (queries + 1) / 2))
+    return variants.mixed_us(variant, LLAMA_3_8B, prefill, Mixed(count, one, keys, count * keys))
+
+
+def predict_ragged(variant: Variant, rows: Rows) -> Floats:
+    """Of ragged_decode: as a batch of the same sums, whose lengths are all the mean.
+
+    This scores what the cost model assumes of every batch, with the table's own times of the batch
+    of equal lengths: they hold more than the kernel, so the kernel's form has no say in it.
+    """
+    return column(rows, "us_uniform_mean")
+
+
+def linear_sizes(rows: Rows) -> tuple[Floats, Floats, Floats]:
+    """m, n and k of the linears in layer_times."""
+    shapes: dict[tuple[str, str], tuple[int, int]] = {}
+    for model, (hidden, inner, heads, kv_heads, vocabulary) in WIDTHS.items():
+        own = [
+            ((heads + 2 * kv_heads) * 128, hidden),
+            (hidden, heads * 128),
+            (2 * inner, hidden),
+            (hidden, inner),
+            (vocabulary, hidden),
+        ]
+        shapes |= {(model, name): shape for name, shape in zip(LINEARS, own, strict=True)}
+    keys = list(zip(rows["model"], rows["layer"], strict=True))
+    n = np.array([shapes[key][0] for key in keys], np.float64)
+    return column(rows, "tokens"), n, np.array([shapes[key][1] for key in keys], np.float64)
+
+
+def predict_layer_linear(variant: Variant, rows: Rows) -> Floats:
+    """Of layer_times, the linears."""
+    return variants.linear_us(variant, *linear_sizes(rows))
+
+
+def small_megabytes(rows: Rows) -> Floats:
+    """MB that the small operations of layer_times read and write."""
+    shares = []
+    for model, tp, layer in zip(rows["model"], rows["tp"], rows["layer"], strict=True):
+        hidden, inner, heads, kv_heads, vocabulary = WIDTHS[model]
+        values = {
+            "norm": 2 * hidden,
+            "rope": 2 * (heads + kv_heads) * 128 / tp,
+            "activation": 3 * inner / tp,
+            "add": 3 * hidden,
+            "embedding": 2 * hidden,
+            "sampler": 2 * vocabulary,  # 4 bytes a logit
+        }
+        shares.append(2 * values[SMALL_OF[layer]])
+    return np.asarray(np.array(shares) * column(rows, "tokens") / 1e6)
+
+
+def predict_small(variant: Variant, rows: Rows) -> Floats:
+    """Of layer_times, what is no linear."""
+    return variants.small_us(variant, small_megabytes(rows))
+
+
+def _kernel_names(rows: Rows) -> pd.Series:
+    name = rows["engine"] + " " + rows["kernel"] + " " + rows["kv_dtype"]
+    return name + " hd" + rows["head_dim"].astype(str)
+
+
+def _attention_facts(rows: Rows) -> dict[str, object]:
+    first = rows.iloc[0]
+    page = first.get("page_size")
+    facts: dict[str, object] = {
+        "kv_dtype": str(first["kv_dtype"]),
+        "head_dim": int(first["head_dim"]),
+        "version": str(first["version"]),
+    }
+    return facts if page is None or pd.isna(page) else {**facts, "page": int(page)}
+
+
+def is_below_peak(rows: Rows) -> Bools:
+    """Linears that read their operands no faster than the memory's peak."""
+    width = np.where(rows["dtype"] == "fp8", 1, 2)
+    m, n, k = (column(rows, name) for name in "mnk")
+    rate = (width * (n * k + m * k) + 2 * m * n) / column(rows, "us") / 1e3
+    peak = rows["gpu"].map(PEAK_GB_S).fillna(np.inf).to_numpy(np.float64)
+    return np.asarray(rate <= peak)
+
+
+def _dtype_facts(rows: Rows) -> dict[str, object]:
+    dtype = str(rows["dtype"].iloc[0])
+    return {"dtype": dtype, "width": 1 if dtype == "fp8" else 2}
+
+
+def _all(rows: Rows) -> Bools:
+    return np.ones(len(rows), np.bool_)
+
+
+def _named(name: str) -> Callable[[Rows], pd.Series]:
+    return lambda rows: pd.Series([name] * len(rows), rows.index)
+
+
+def _llama(rows: Rows) -> dict[str, object]:
+    return {"kv_dtype": "bf16", "head_dim": 128, "page": 16}
+
+
+FAMILIES = (
+    Family("decode_attention", "decode", _all, _kernel_names, predict_decode, _attention_facts),
+    Family("prefill_attention", "prefill", _all, _kernel_names, predict_prefill, _attention_facts),
+    Family(
+        "gemm",
+        "linear",
+        is_below_peak,
+        lambda rows: rows["engine"] + " " + rows["dtype"],
+        predict_linear,
+        _dtype_facts,
+    ),
+    Family(
+        "mixed_batch_attention",
+        "decode",
+        lambda rows: (rows["prefill_chunk"] == 0).to_numpy(),
+        _named("vllm fa2 bf16 hd128"),
+        predict_mixed_decode,
+        _llama,
+    ),
+    Family(
+        "mixed_batch_attention",
+        "prefill",
+        lambda rows: (rows["n_decode"] == 0).to_numpy(),
+        _named("vllm fa2 bf16 hd128"),
+        predict_mixed_prefill,
+        _llama,
+    ),
+    Family(
+        "mixed_batch_attention",
+        "mixed",
+        lambda rows: ((rows["n_decode"] > 0) & (rows["prefill_chunk"] > 0)).to_numpy(),
+        _named("vllm fa2 bf16 hd128"),
+        predict_mixed,
+        _llama,
+    ),
+    Family(
+        "layer_times",
+        "linear",
+        lambda rows: rows["layer"].isin(LINEARS).to_numpy(),
+        _named("vllm bf16"),
+        predict_layer_linear,
+        lambda rows: {"dtype": "bf16", "width": 2},
+    ),
+    Family(
+        "layer_times",
+        "small",
+        lambda rows: rows["layer"].isin(list(SMALL_OF)).to_numpy(),
+        lambda rows: rows["layer"].map(SMALL_OF),
+        predict_small,
+        lambda rows: {},
+    ),
+    Family(
+        "ragged_decode",
+        "ragged",
+        _all,
+        _named("vllm fa2 bf16 hd128"),
+        predict_ragged,
+        _llama,
+        time="us_skewed",
+    ),
+)
+
+
+def sizes_of(family: Family, rows: Rows) -> Mapping[str, Floats]:
+    """The sizes of rows that tables of corrections and ranges are over, by axis name."""
+    if family.family == "linear":
+        own = tuple(column(rows, name) for name in "mnk") if "m" in rows else linear_sizes(rows)
+        return dict(zip("mnk", own, strict=True))
+    if family.family == "small":
+        if family.table == "points":  # our own: bytes are measured
+            return {"tokens": column(rows, "q_tokens"), "mb": column(rows, "kv_mb")}
+        return {"tokens": column(rows, "tokens"), "mb": small_megabytes(rows)}
+    if family.table == "mixed_batch_attention":
+        return _mixed_sizes(rows)
+    batch = column(rows, "batch")
+    heads, kv_heads = column(rows, "heads"), column(rows, "kv_heads")
+    sizes = {"kv_heads": kv_heads, "group": heads / kv_heads, "head_dim": column(rows, "head_dim")}
+    if family.family == "decode":
+        kv_len = column(rows, "kv_len")
+        width = np.where(rows["kv_dtype"] == "fp8", 1, 2)
+        mega = 2e-6 * batch * kv_len * kv_heads * sizes["head_dim"] * width
+        return {**sizes, "batch": batch, "kv_len": kv_len, "tiles": batch * kv_heads, "kv_mb": mega}
+    queries = column(rows, "prompt_len")
+    return {
+        **sizes,
+        "chunks": batch,
+        "queries": queries,
+        "context": column(rows, "ctx") + 1 if "ctx" in rows else np.ones(len(rows)),
+        "tiles": batch * heads,
+        "tokens": batch * queries,
+    }
+
+
+def _mixed_sizes(rows: Rows) -> dict[str, Floats]:
+    count, keys = column(rows, "n_decode"), column(rows, "kv_decode")
+    queries, context = column(rows, "prefill_chunk"), column(rows, "kv_prefill")
+    one = np.ones(len(rows))
+    return {
+        "batch": count,
+        "decodes": count,
+        "kv_len": keys,
+        "kv_mb": count * keys * LLAMA_3_8B.token_bytes / 1e6,
+        "chunks": one,
+        "queries": queries,
+        "tokens": queries,
+        "context": context + 1.0,
+        "tiles": count * LLAMA_3_8B.kv_heads,
+        "kv_heads": one * LLAMA_3_8B.kv_heads,
+        "group": one * LLAMA_3_8B.heads / LLAMA_3_8B.kv_heads,
+        "head_dim": one * LLAMA_3_8B.head_dim,
+    }

@@ -1,0 +1,312 @@
+"""Iteration times from measured or fitted kernel times, which know the block size.
+
+    iteration = host
+              + layers x (linears and small operations at the batch's tokens, all-reduces)
+              + layers x decode attention (sequences, their KV, block size)
+              + layers x prefill attention (prompt tokens, their context)
+              + output layer and sampler, copies within the pool, swaps over the host link
+
+Times of kernels come from a profile (sim/costs/profiles): closed forms with tables of corrections,
+each with its error on rows kept out of the fit. Before anything runs they become tables for the
+model's shape, whose cumulative maximum makes time nondecreasing in KV tokens at a fixed batch and
+in the batch at a fixed length. A batch is its sums: that lengths differ is worth 2 % at the median
+(LLMServingSim's ragged batches). Kernels of one profile are one GPU's: with tensor parallelism each
+GPU has its share, and two all-reduces a layer are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sim.costs.base import CostModel
+from sim.costs.measured_ops import OUTSIDE_KINDS, count_outside, first_s, measured_plan
+from sim.costs.measured_tables import Chosen, ModelShape, build_tables
+from sim.costs.paging import OWN_PAGING, PRESETS
+from sim.costs.profile import Profile, ProfileError, load_profile, profile_digest
+from sim.costs.variants import Variant
+from sim.jit import direct
+from sim.plugins import guess
+from sim.sequence import IntArray
+
+# profiles that a device's name stands for
+DEVICES = {
+    "h200-sxm": "h200",
+    "h100-sxm": "h100",
+    "a100-80gb-sxm": "a100-80",
+    "a100-40gb-sxm": "a100-40-2023",
+    "rtx-4090": "rtx-4090",
+}
+
+
+class Measured(CostModel):
+    """Times of real kernels at the batch's sizes, from a profile of a GPU.
+
+    profile is a name (kvsim list profiles) or the path of a .yaml; the device's own if left out.
+    kernel is whose decode kernel, as the profile names it (vllm, sglang, trtllm); its default if
+    left out. paging says what paging costs: a preset (equal-prefetch, 2023-kernel,
+    page-smaller-than-tile) or profile, its own tables. host_us is added to every iteration; the
+    profile's assumption if left out. block_size is the allocator's: None is contiguous memory. All
+    else is the experiment's model and device unless it is given here.
+    """
+
+    kind: ClassVar[str] = "measured"
+    counts_extrapolation: ClassVar[bool] = True
+    from_hardware: ClassVar[Mapping[str, str]] = {
+        "profile": "device.name",
+        "block_size": "allocator.block_size",
+        "layers": "model.layers",
+        "hidden": "model.hidden",
+        "heads": "model.heads",
+        "kv_heads": "model.kv_heads",
+        "head_dim": "model.head_dim",
+        "kv_bytes_per_token": "model.kv_bytes_per_token",
+        "kv_dtype": "model.kv_dtype",
+        "weights_bytes": "model.weights_bytes",
+        "num_params": "model.num_params",
+        "num_active_params": "model.num_active_params",
+        "num_expert_params": "model.num_expert_params",
+        "num_embedding_params": "model.num_embedding_params",
+        "vocab": "model.vocab",
+        "tensor_parallel_size": "model.tensor_parallel_size",
+        "nvlink_gb_s": "device.nvlink_gb_s",
+        "pcie_gb_s": "device.pcie_gb_s",
+    }
+
+    def __init__(  # noqa: PLR0913 - each is a key of the configuration
+        self,
+        *,
+        profile: str | None = None,
+        kernel: str | None = None,
+        paging: str | None = None,
+        host_us: float | None = None,
+        block_size: int | None = None,
+        layers: int | None = None,
+        hidden: int | None = None,
+        heads: int | None = None,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        kv_bytes_per_token: int | None = None,
+        kv_dtype: str | None = None,
+        weights_bytes: int | None = None,
+        num_params: int | None = None,
+        num_active_params: int | None = None,
+        num_expert_params: int | None = None,
+        num_embedding_params: int | None = None,
+        vocab: int | None = None,
+        tensor_parallel_size: int | None = None,
+        nvlink_gb_s: float | None = None,
+        pcie_gb_s: float | None = None,
+    ) -> None:
+        facts = {
+            "layers": layers,
+            "hidden": hidden,
+            "heads": heads,
+            "kv_heads": heads if kv_heads is None else kv_heads,
+            "head_dim": head_dim,
+            "kv_bytes_per_token": kv_bytes_per_token,
+            "weights_bytes": weights_bytes,
+            "num_params": num_params,
+        }
+        known = {name: self._known(name, value) for name, value in facts.items()}
+        size = self._known("tensor_parallel_size", tensor_parallel_size or 1)
+        links = (nvlink_gb_s, pcie_gb_s)
+        if host_us is not None and not 0 <= host_us < 1e9:
+            raise ValueError(f"host_us: must be at least 0 and below 1e9, got {host_us}")
+        if block_size is not None and block_size < 1:
+            raise ValueError(f"block_size: must be at least 1, got {block_size}")
+        found = _profile(profile)
+        optional = (num_active_params, num_expert_params, num_embedding_params, vocab)
+        self.shape = _shape(known, optional, _all_reduce(found, size, links))
+        warnings: list[str] = []
+        self.chosen = _choose(found, kernel, self._dtype(kv_dtype), self.shape, warnings)
+        self.chosen = _with_run(self.chosen, paging, block_size, (host_us, pcie_gb_s))
+        self.warnings = tuple(f"cost profile {found.name}: {line}" for line in warnings)
+        self.source = f"{found.name}, {found.kind}: {found.source}"
+        self.tables = build_tables(self.chosen, self.shape)
+        self.notes = (self._note(),)
+        self._outside = np.zeros(len(OUTSIDE_KINDS), np.int64)
+        t, integers = self.tables, np.zeros(1, np.int64)
+        self._arrays = (t.tokens, t.seqs, t.decode, t.prefill, t.numbers)
+        self._plan = direct(measured_plan, integers, *self._arrays, integers, 1, 0)
+        self._count = direct(count_outside, integers, 1, t.limits, self._outside)
+
+    def _known(self, name: str, value: int | None) -> int:
+        if value is None:
+            owner = self.from_hardware[name].partition(".")[0]
+            raise ValueError(
+                f"{name}: is not known; accepted: a number here, or a {owner} that has it"
+            )
+        if not 0 < value < 1e18:
+            raise ValueError(f"{name}: must be above 0 and below 1e18, got {value}")
+        return value
+
+    def _note(self) -> str:
+        """The kernels, and what making the tables nondecreasing has changed in decode attention."""
+        chosen, raised = self.chosen, self.tables.raised["decode"]
+        layout = f"blocks of {chosen.block_size}" if chosen.block_size else "contiguous memory"
+        return (
+            f"{chosen.decode.name}, {layout}, paging {chosen.paging}; made nondecreasing: "
+            f"{100 * raised.share:.1f} % of its times raised, {100 * raised.mean:.2f} % on average"
+        )
+
+    def _dtype(self, kv_dtype: str | None) -> str:
+        return "fp8" if str(kv_dtype).startswith("fp8") else "bf16"
+
+    @classmethod
+    def digest(cls, parameters: Mapping[str, Any]) -> str:
+        """A hash of the profile's file: results depend on what is in it."""
+        return profile_digest(_profile_name(parameters["profile"]))
+
+    def iteration_s(self, batch: IntArray) -> float:
+        return float(first_s(*self._arrays, batch))
+
+    def plan(
+        self, batch: IntArray, boundaries: IntArray, num_iterations: int, until_ns: int
+    ) -> int:
+        return self._plan(batch, *self._arrays, boundaries, num_iterations, until_ns)
+
+    def passed(self, batch: IntArray, count: int) -> None:
+        self._count(batch, count, self.tables.limits, self._outside)
+
+    def extrapolated(self) -> dict[str, int]:
+        return dict(zip(OUTSIDE_KINDS, self._outside.tolist(), strict=True))
+
+
+def _profile_name(name: str | None) -> str:
+    """The profile that a device's name stands for, or the name itself. Raises ValueError."""
+    if name is None:
+        raise ValueError(f"profile: is required; accepted: {', '.join(DEVICES.values())}, a path")
+    return DEVICES.get(name, name)
+
+
+def _profile(name: str | None) -> Profile:
+    try:
+        return load_profile(_profile_name(name))
+    except ProfileError as error:
+        raise ValueError(f"profile: {error}") from None
+
+
+def _all_reduce(
+    profile: Profile, size: int, links: tuple[float | None, float | None]
+) -> tuple[float, float]:
+    """Seconds of an all-reduce among so many GPUs, and seconds a byte: a ring over their link."""
+    if size == 1:
+        return 0.0, 0.0
+    nvlink, pcie = links
+    one_way = nvlink / 2 if nvlink else pcie
+    if not one_way:
+        raise ValueError(
+            "nvlink_gb_s: is not known, nor is pcie_gb_s; tensor parallelism needs one"
+        )
+    rate = one_way * 1e9 * profile.constant("all_reduce_efficiency")
+    return profile.constant("all_reduce_us") * 1e-6, 2 * (size - 1) / size / rate
+
+
+def _shape(
+    known: Mapping[str, int],
+    optional: tuple[int | None, int | None, int | None, int | None],
+    all_reduce: tuple[float, float],
+) -> ModelShape:
+    active, experts, embedding, vocab = optional
+    values = 2 * known["layers"] * known["kv_heads"] * known["head_dim"]
+    params = known["num_params"]
+    if experts is None:
+        experts = params if active is not None and active < params else 0
+    return ModelShape(
+        layers=known["layers"],
+        hidden=known["hidden"],
+        heads=known["heads"],
+        kv_heads=known["kv_heads"],
+        head_dim=known["head_dim"],
+        kv_width=known["kv_bytes_per_token"] / values,
+        weight_width=known["weights_bytes"] / params,
+        num_params=params,
+        num_active_params=params if active is None else active,
+        num_expert_params=experts,
+        num_embedding_params=embedding or 0,
+        vocab=vocab or 0,
+        all_reduce=all_reduce,
+    )
+
+
+def _choose(
+    profile: Profile, kernel: str | None, dtype: str, shape: ModelShape, warnings: list[str]
+) -> Chosen:
+    """The kernels of the profile that are nearest to the model; misfits are warned of."""
+    engine = kernel or profile.defaults["kernel"]
+    if engine not in profile.engines():
+        accepted = guess(engine, profile.engines())
+        raise ValueError(f"kernel: {profile.name} has none of {engine!r}{accepted}")
+    decode = _attention(profile, "decode", engine, (dtype, shape), warnings)
+    prefill = _attention(profile, "prefill", engine, (dtype, shape), warnings)
+    mixed = profile.kernels.get("mixed", {})
+    width = "fp8" if shape.weight_width < 1.5 else "bf16"
+    linears = profile.kernels["linear"]
+    named = [name for name in linears if name.endswith(width)] or list(linears)
+    own = [name for name in named if name.startswith(engine)]
+    linear = linears[(own or named)[0]]
+    if abs(shape.weight_width - float(linear.facts.get("width", 2))) > 0.5:
+        warnings.append(f"linears as {linear.name}, with fewer bytes of weights read")
+    if shape.num_expert_params:
+        warnings.append("experts are computed like one dense linear")
+    one_launch = next(iter(mixed.values()), None)
+    return Chosen(profile, decode, prefill, linear, one_launch, "", None, 0.0)
+
+
+def _attention(
+    profile: Profile,
+    family: str,
+    engine: str,
+    wanted: tuple[str, ModelShape],
+    warnings: list[str],
+) -> Variant:
+    """The kernel of an engine that is nearest in KV type, then in head_dim."""
+    dtype, shape = wanted
+    kernels = profile.kernels[family]
+    own = [v for name, v in kernels.items() if name.split()[0] == engine] or list(kernels.values())
+    found = min(
+        own,
+        key=lambda v: (
+            v.facts.get("kv_dtype", "bf16") != dtype,
+            abs(int(v.facts.get("head_dim", 128)) - shape.head_dim),
+        ),
+    )
+    for name, value in (
+        ("head_dim", shape.head_dim),
+        ("kv_heads", shape.kv_heads),
+        ("group", shape.heads / shape.kv_heads),
+    ):
+        low, high = found.valid.get(name, (value, value))
+        if not low <= value <= high:
+            what = "query heads a KV head" if name == "group" else name
+            warnings.append(
+                f"{family} attention was fitted at {what} {low:g} to {high:g}, not {value:g}"
+            )
+    if found.facts.get("kv_dtype", "bf16") != dtype:
+        warnings.append(f"{family} attention as {found.name}: it has none with {dtype} KV")
+    return found
+
+
+def _with_run(
+    chosen: Chosen,
+    paging: str | None,
+    block_size: int | None,
+    given: tuple[float | None, float | None],
+) -> Chosen:
+    """The kernels with what the run says; given are the host's overhead and its link."""
+    profile, (host_us, pcie_gb_s) = chosen.profile, given
+    name = paging or profile.defaults["paging"]
+    accepted = [*PRESETS, *([OWN_PAGING] if profile.paging else [])]
+    if name not in accepted:
+        raise ValueError(f"paging: unknown value {name!r}{guess(name, accepted)}")
+    return replace(
+        chosen,
+        paging=name,
+        block_size=block_size,
+        host_us=profile.constant("host_us") if host_us is None else host_us,
+        pcie_gb_s=pcie_gb_s,
+    )
