@@ -18,6 +18,7 @@ import numpy as np
 
 from sim.allocators import blocks, tree_slots
 from sim.allocators.base import Admission, BoolArray, check_terms, retire_row
+from sim.allocators.cached_check import check_tables
 from sim.allocators.tree_check import Holder, check_tree, recount_tree, state_of_tree
 from sim.allocators.tree_memory import TreeMemory
 from sim.allocators.tree_policies import EVICTION_POLICIES
@@ -229,6 +230,7 @@ class Radix(TreeMemory):
         expected = recount_tree(self._rows, self.tree, holders, self.free_blocks())
         remainder = self.num_slots % self.block_size
         check_terms(self.terms, expected._replace(external=remainder), self.kind)
+        check_tables(self.recorded, [self.block_table(row) for row in rows.tolist()], self.kind)
 
     def _holder(self, row: int) -> Holder:
         held = self._held[row]

@@ -18,8 +18,10 @@ from sim.allocators.base import (
     CACHED,
     EXTERNAL,
     FREE,
+    HELD_BLOCKS,
     INTERNAL,
-    NUM_TERMS,
+    NUM_RECORDED,
+    TABLE_BLOCKS,
     TOKEN_STATES,
     Allocator,
     resize_row,
@@ -70,7 +72,7 @@ class TreeMemory(Allocator):
         self._pool[EXTERNAL], self._pool[FREE] = num_slots % size, num_blocks * size
         self._pool[blocks.BLOCK_SIZE] = size
         self._pool[blocks.NUM_BLOCKS] = self._pool[blocks.NUM_FREE] = num_blocks
-        self.terms = self._pool[:NUM_TERMS]
+        self.recorded = self._pool[:NUM_RECORDED]
         self._blocks: IntArray = np.zeros((num_blocks + 1, 2), np.int64)
         self._blocks[:num_blocks, tree_slots.FREE_RING] = np.arange(1, num_blocks + 1)
         self._shared = [0, 0]  # tokens of rows that are in the tree: of active rows, of idle ones
@@ -140,6 +142,7 @@ class TreeMemory(Allocator):
         held.protected_len = held.hit
         self._shared[ACTIVE] += held.hit
         self._resize_row(self._pool, self._rows, row, held.hit, held.hit)
+        self._pool[TABLE_BLOCKS] += held.hit // self.block_size
         self._settle()
 
     def extend(self, rows: IntArray, counts: IntArray) -> int:
@@ -255,6 +258,7 @@ class TreeMemory(Allocator):
         self._shared[ACTIVE] -= held.protected_len
         held.node = self.tree.root
         held.hit = held.protected_len = held.inserted_len = 0
+        self._pool[TABLE_BLOCKS] -= self._rows.item(row, NUM_SLOTS) // self.block_size
         self._resize_row(self._pool, self._rows, row, 0, 0)
 
     def _free_blocks(self, freed: IntArray) -> None:
@@ -276,6 +280,8 @@ class TreeMemory(Allocator):
         Rows count all their slots; those in the tree count there, once for all that hold them.
         """
         tree, terms = self.tree, self.terms
+        idle_blocks = self._pool.item(blocks.NUM_FREE) + tree.evictable // self.block_size
+        self._pool[HELD_BLOCKS] = self.num_blocks - idle_blocks
         useful = tree.protected - tree.idle - self._shared[ACTIVE]
         now = useful, tree.idle - self._shared[IDLE], tree.evictable
         if now == self._settled:

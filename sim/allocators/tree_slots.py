@@ -12,7 +12,15 @@ the engine pads with, and here the end of every list.
 
 from __future__ import annotations
 
-from sim.allocators.base import CACHED, NUM_TERMS, RESERVED, TOKEN_STATES, resize_row
+from sim.allocators.base import (
+    CACHED,
+    HELD_BLOCKS,
+    NUM_RECORDED,
+    RESERVED,
+    TABLE_BLOCKS,
+    TOKEN_STATES,
+    resize_row,
+)
 from sim.allocators.blocks import BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, blocks_for, distance_to_boundary
 from sim.allocators.blocks import NUM_CELLS as NUM_BLOCK_CELLS
 from sim.jit import compiled
@@ -37,6 +45,8 @@ def take(pool: IntArray, blocks: IntArray, private: IntArray, row: int) -> None:
     block = blocks[pool[HEAD], FREE_RING]
     pool[HEAD] = (pool[HEAD] + 1) % pool[NUM_BLOCKS]
     pool[NUM_FREE] -= 1
+    pool[TABLE_BLOCKS] += 1
+    pool[HELD_BLOCKS] += 1
     blocks[block, FOLLOWING] = NONE
     if private[row, FIRST] == NONE:
         private[row, FIRST] = block
@@ -196,6 +206,6 @@ def append_ahead(
             k = scratch[size + k]
         pool[TOKEN_STATES] += num_rows
         pool[RESERVED] -= num_rows
-        for j in range(NUM_TERMS):
+        for j in range(NUM_RECORDED):
             log[i, j] = pool[j]
     return num_iterations
