@@ -11,16 +11,16 @@ which single steps would have gone. `single_step` turns sleeping off; results ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
 import simpy
 
 from sim.allocators.base import Allocator
-from sim.arrivals import FOREVER_NS, Arrivals, FollowUps
-from sim.branching import Branches
+from sim.arrivals import FOREVER_NS, Arrivals
 from sim.costs.base import CostModel
+from sim.options import PLAIN, Memory, Observer, Options
 from sim.recorder import Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
 from sim.sequence import (
@@ -35,10 +35,8 @@ from sim.sequence import (
     IntArray,
     SequenceTable,
 )
-from workloads.sequences import SequenceContent
 
-Observer = Callable[[int, Scheduler], None]
-"""Called with the time and the scheduler after every schedule(); it must not change anything."""
+__all__ = ["Memory", "Observer", "Options", "Replica", "Run", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -169,9 +167,12 @@ class Replica:
         self._num_copied = copied
         if self.allocator.can_swap:
             swapped, num_slots = self.allocator.num_swapped_blocks()
-            batch[SWAPPED_BLOCKS] = swapped - self._num_swapped
-            batch[SWAPPED_TOKENS] = num_slots * (swapped - self._num_swapped)
-            self._num_swapped = swapped
+            if swapped != self._num_swapped:
+                without = self.cost.iteration_s(batch)
+                batch[SWAPPED_BLOCKS] = swapped - self._num_swapped
+                batch[SWAPPED_TOKENS] = num_slots * (swapped - self._num_swapped)
+                self.recorder.swap_s += self.cost.iteration_s(batch) - without
+                self._num_swapped = swapped
 
     def _plan(self, limit: int, until_ns: int) -> int:
         """Time at most limit iterations, up to the one in which until_ns comes; return how many.
@@ -240,36 +241,13 @@ class Replica:
         recorder.idle(self.scheduler.num_waiting)
 
 
-@dataclass(frozen=True)
-class Memory:
-    """The pool: its slots, and the longest a sequence may become."""
-
-    num_slots: int
-    max_model_len: int
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to run: without sleeps, with somebody who looks at every iteration, with follow-ups.
-
-    content is what the sequences consist of; without it no two of them share anything. branches
-    says how requests fork; without it none does.
-    """
-
-    single_step: bool = False
-    observe: Observer | None = None
-    follow_ups: FollowUps | None = None
-    content: SequenceContent | None = None
-    branches: Branches | None = None
-
-
 def simulate(
     requests: IntArray,
     memory: Memory,
     allocator: Allocator,
     scheduler: Scheduler,
     cost: CostModel,
-    options: Options = Options(),
+    options: Options = PLAIN,
 ) -> Run:
     """Run requests (see sim.sequence, in order of arrival) to the end.
 

@@ -64,6 +64,9 @@ COUNTERS = (
     "num_holes_inspected",
     "num_compactions",
     "num_copied_tokens",
+    "num_copied_blocks",
+    "num_blocks_swapped_out",
+    "num_blocks_swapped_in",
     "num_queried_tokens",
     "num_hit_tokens",
     "num_hit_requests",
@@ -117,10 +120,14 @@ def _counters(run: Run, kv_bytes_per_token: int | None) -> Row:
     row: Row = {name: counts.get(name) for name in COUNTERS}
     searches, inspected = counts.get("num_placements", 0), counts.get("num_holes_inspected", 0)
     row["holes_per_search_mean"] = inspected / searches if searches else None
-    copied = counts.get("num_copied_tokens")
-    row["copied_bytes"] = None
-    if copied is not None and kv_bytes_per_token is not None:
-        row["copied_bytes"] = copied * kv_bytes_per_token
+    moved, num_slots = run.allocator.num_swapped_blocks()
+    swapped = moved * num_slots if run.allocator.can_swap else None
+    tokens = {"copied_bytes": counts.get("num_copied_tokens"), "swapped_bytes": swapped}
+    for name, count in tokens.items():
+        row[name] = None
+        if count is not None and kv_bytes_per_token is not None:
+            row[name] = count * kv_bytes_per_token
+    row["swap_time_s"] = run.recorder.swap_s if run.allocator.can_swap else None
     queried = counts.get("num_queried_tokens", 0)
     row["hit_rate"] = counts["num_hit_tokens"] / queried if queried else None
     distances = run.allocator.reuse_distances()

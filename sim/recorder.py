@@ -51,6 +51,7 @@ class Recorder:
 
     def __init__(self, origin_ns: int) -> None:
         self.boundaries: IntArray = np.zeros(MAX_STRETCH + 1, np.int64)
+        self.swap_s = 0.0  # of the iterations, what moving blocks to the host and back took
         self.log: IntArray = np.zeros((MAX_STRETCH, NUM_RECORDED), np.int64)
         self.joined: IntArray = np.zeros(MAX_STRETCH, np.int64)
         self.num_iterations = 0
