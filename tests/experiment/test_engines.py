@@ -149,10 +149,10 @@ def test_the_share_of_memory_is_the_engine_s_unless_the_experiment_says_it(tmp_p
 
 def test_an_experiment_overrides_key_by_key(tmp_path: Path) -> None:
     preset = preset_file("vllm-0.16")
-    more = "allocator: {block_size: 32}\nscheduler: {kind: vllm_v1, policy: priority}\n"
+    more = "allocator: {block_size: 32}\nscheduler: {kind: vllm_v1, max_num_seqs: 7}\n"
     (config,) = configs(tmp_path, text("vllm-0.16", more))
     assert config["allocator"] == preset["allocator"] | {"block_size": 32}
-    assert config["scheduler"] == preset["scheduler"] | {"policy": "priority"}
+    assert config["scheduler"] == preset["scheduler"] | {"max_num_seqs": 7}
 
 
 def test_a_part_of_another_kind_replaces_the_engine_s_entirely(tmp_path: Path) -> None:
