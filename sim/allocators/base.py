@@ -137,7 +137,7 @@ class Allocator(ABC):
     def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
         """How many of num_iterations iterations of one token a row leave `lookup(row)` as it is.
 
-        The iterations are known to succeed; what only makes the answer shorter is left out.
+        The iterations are known to succeed.
         """
         return num_iterations
 

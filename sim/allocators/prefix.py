@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sim.allocators import blocks, cached_blocks, cached_ops
+from sim.allocators import blocks, cached_ahead, cached_blocks, cached_ops
 from sim.allocators.base import (
     ADMISSIONS,
     EXTERNAL,
@@ -121,8 +121,10 @@ class Prefix(BlockTables):
         self._admit = direct(cached_ops.admit, *state, self._distances, 0, 1)
         self._append = direct(cached_ops.append, *state, STRIDED, STRIDED)
         ahead = STRIDED, 1, self._scratch
-        self._append_ahead = direct(cached_ops.append_ahead, *state, *ahead, log)
+        self._append_ahead = direct(cached_ahead.append_ahead, *state, *ahead, log)
         self._can_append = direct(blocks.can_append, pool, rows, *ahead)
+        found = pool, rows, keys, self._blocks, self._chains
+        self._until_lost = direct(cached_ahead.until_lost, *found, 0, *ahead)
         self._free = direct(cached_ops.free, *state[:5], STRIDED)
 
     def _resize(self, capacity: int) -> None:
@@ -169,8 +171,11 @@ class Prefix(BlockTables):
         return int(found) * self.block_size
 
     def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
-        state = self._pool, self._rows, self._keys, self._chains
-        return int(min(num_iterations, cached_ops.until_findable(*state, row, rows)))
+        state = self._pool, self._rows, self._keys
+        longer = cached_ahead.until_findable(*state, self._chains, row, rows)
+        state_of_blocks = self._blocks, self._chains
+        count = int(min(num_iterations, longer))
+        return self._until_lost(*state, *state_of_blocks, row, rows, count, self._scratch)
 
     def can_allocate(self, row: int) -> Admission:
         return self.can_admit(row, self._rows.item(row, NUM_TOKENS) - self.lookup(row))

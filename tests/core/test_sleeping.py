@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,16 +140,21 @@ def test_a_block_that_fills_in_a_sleep_lets_the_waiting_head_in() -> None:
 
 
 @pytest.mark.parametrize("num_slots", range(12, 18))
-def test_an_eviction_in_a_sleep_may_make_the_waiting_heads_hit_shorter(num_slots: int) -> None:
+@pytest.mark.parametrize(
+    "allocator", [("radix", {}), ("prefix", {"block_size": 1}), ("prefix", {"block_size": 2})]
+)
+def test_an_eviction_in_a_sleep_may_make_the_waiting_heads_hit_shorter(
+    allocator: tuple[str, dict[str, Any]], num_slots: int
+) -> None:
     """Then it waits for the token budget, where it waited for memory as long as 8 of 12 were hit.
 
     The first request leaves the 8 tokens to the tree, the second takes their slots bit by bit.
     """
     example = Example(
         [(0, 8, 1, 1), (0, 2, 20, 20), (3 * TICK_NS, 12, 2, 2)],
-        num_slots,
+        num_slots + allocator[1].get("block_size", 0),  # prefix never gives block 0 away
         64,
-        ("radix", {}),
+        allocator,
         ("vllm_v1", {"enable_chunked_prefill": False, "max_num_batched_tokens": 12}),
         0,
         beginnings=[Beginning(-1, 1, 8, 0), Beginning(-1, 2, 0, 0), Beginning(-1, 1, 8, 0)],
