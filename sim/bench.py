@@ -13,13 +13,25 @@ import simpy
 
 from sim.allocators.paged import Paged
 from sim.allocators.prefix import Prefix
+from sim.arrivals import FOREVER_NS
 from sim.bench_tree import measure_tree
 from sim.costs.linear import Linear
+from sim.costs.measured import Measured
 from sim.engine import Memory, Options, Run, simulate
 from sim.metrics import summarize
 from sim.schedulers.fcfs import Fcfs
 from sim.schedulers.vllm_v1 import VllmV1
-from sim.sequence import IntArray, Limits, SequenceTable, new_requests
+from sim.sequence import (
+    DECODE_KV_TOKENS,
+    KV_TOKENS,
+    NUM_DECODE_SEQS,
+    NUM_SEQS,
+    IntArray,
+    Limits,
+    SequenceTable,
+    empty_batch,
+    new_requests,
+)
 from workloads.sequences import SequenceContent
 from workloads.sharegpt import ShareGPT
 from workloads.synthetic import Synthetic
@@ -45,6 +57,8 @@ def measure(million: bool = False) -> dict[str, Any]:
                            of 12,200 tokens, 38 % of them shared: the shape of Mooncake's
                            conversations
     tree_…                 see bench_tree.measure_tree
+    cost_call_us           one iteration's time by the cost model measured, asked for alone
+    cost_planned_us        the same where 4,096 iterations are asked for at once
     """
     _sharegpt(1000, Options())  # compiles, or loads what is compiled
     bare_us = statistics.median(bare_event_us() for _ in range(REPEATS))
@@ -69,6 +83,9 @@ def measure(million: bool = False) -> dict[str, Any]:
         "long_prompts_per_s": _median(long_prompts_per_s),
         **measure_tree(),
     }
+    call_us, planned_us = zip(*(cost_us() for _ in range(REPEATS)), strict=True)
+    facts["cost_call_us"] = statistics.median(call_us)
+    facts["cost_planned_us"] = statistics.median(planned_us)
     if million:
         run, wall_s = _sharegpt(1_000_000, Options())
         facts["million_requests_s"] = wall_s
@@ -161,6 +178,36 @@ def long_prompts_per_s(count: int = 12_000) -> float:
     options = Options(content=SequenceContent(trace.content))
     parts = Prefix(), VllmV1(), Linear()
     return count / _timed(lambda: simulate(requests, memory, *parts, options))
+
+
+def cost_us(count: int = 20_000) -> tuple[float, float]:
+    """Microseconds of an iteration by the cost model measured: asked for alone, and within a plan.
+
+    Llama-3-8B's shape, 256 sequences of 2,048 tokens that decode, on an H100.
+    """
+    shape: dict[str, Any] = {
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "head_dim": 128,
+    }
+    sizes: dict[str, Any] = {
+        "kv_bytes_per_token": 131_072,
+        "weights_bytes": 16 * 10**9,
+        "num_params": 8 * 10**9,
+    }
+    model = Measured(profile="h100", block_size=16, **shape, **sizes)
+    batch, boundaries = empty_batch(), np.zeros(4097, np.int64)
+    batch[[NUM_SEQS, NUM_DECODE_SEQS]] = 256
+    batch[[KV_TOKENS, DECODE_KV_TOKENS]] = 256 * 2048
+
+    def ask() -> None:
+        for _ in range(count):
+            model.plan(batch, boundaries, 1, FOREVER_NS)
+
+    planned_s = _timed(lambda: model.plan(batch, boundaries, 4096, FOREVER_NS))
+    return _timed(ask) / count * 1e6, planned_s / 4096 * 1e6
 
 
 def _median(measurement: Callable[[], float]) -> float:

@@ -12,8 +12,9 @@ from synthetic_calibration import PAGE_FACTOR, write_calibration
 from command import SHARED
 from sim.costs.fit import command
 from sim.costs.fit.calibrations import build_calibrated, score_off_grid
-from sim.costs.fit.families import FAMILIES, is_below_peak
+from sim.costs.fit.families import FAMILIES
 from sim.costs.fit.fitting import fit_variants
+from sim.costs.fit.rows import is_below_peak
 from sim.costs.fit.score import score
 from sim.costs.fit.solve import fit_grid
 from sim.costs.fit.tables import FITTED, Table, TableError, kept_out, read_table

@@ -27,6 +27,8 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
         )
         for i in range(200)
     ]
+    if name == "block_size_forces":
+        rows = [{**row, "allocator.block_size": 8 << i % 2} for i, row in enumerate(rows)]
     results = make_results(rows)
     draw(name, results, tmp_path)
     note = footer(FIGURES[name](results))
@@ -39,6 +41,7 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
         "pool_map": "4 of 200 allocators",
         "latency_vs_rate": "The first 12 of 200 lines",
         "waste_vs_load": "The first 12 of 200 panels",
+        "block_size_forces": "The first 12 of 200 lines",
     }
     assert said[name] in note
 
@@ -60,6 +63,8 @@ def test_odd_names_are_drawn_as_text(name: str, odd: str, tmp_path: Path) -> Non
         summary_row(f"r{i}", kind, **{"workload.rate": 1.0 + i, "workload._path$": kind})
         for i, kind in enumerate(ODD_NAMES)
     ]
+    if name == "block_size_forces":
+        rows = [{**row, "allocator.block_size": 8 << i % 2} for i, row in enumerate(rows)]
     results = make_results(rows, name=odd)
     paths = draw(name, results, tmp_path)
     assert all(path.exists() for path in paths)
@@ -86,6 +91,10 @@ def test_one_run_that_never_queued(name: str, tmp_path: Path) -> None:
     results = make_results([row])
     if name in LOAD_FIGURES:
         with pytest.raises(FigureError, match="no rate was swept"):
+            draw(name, results, tmp_path)
+        return
+    if name == "block_size_forces":
+        with pytest.raises(FigureError, match=r"needs a sweep of allocator\.block_size"):
             draw(name, results, tmp_path)
         return
     draw(name, results, tmp_path)

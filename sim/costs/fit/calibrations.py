@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from sim.costs import variants
-from sim.costs.fit import families
 from sim.costs.fit.families import FAMILIES, Family
 from sim.costs.fit.fitting import fit_variants, percent
 from sim.costs.fit.recipes import MODERN_HOST, constants_of
+from sim.costs.fit.rows import Bools, column, head_groups
 from sim.costs.fit.solve import fit_grid
 from sim.costs.fit.tables import FITTED, Table, TableError, kept_out
 from sim.costs.forms import Floats
@@ -164,7 +164,7 @@ def _tables(
 _OURS = ("decode_attention", "prefill_attention", "gemm")
 
 
-def _every(rows: pd.DataFrame) -> families.Bools:
+def _every(rows: pd.DataFrame) -> Bools:
     return np.ones(len(rows), np.bool_)
 
 
@@ -173,13 +173,13 @@ def _no_facts(rows: pd.DataFrame) -> dict[str, object]:
 
 
 def _predict_small(variant: Variant, rows: pd.DataFrame) -> Floats:
-    return variants.small_us(variant, families.column(rows, "kv_mb"))
+    return variants.small_us(variant, column(rows, "kv_mb"))
 
 
 def _predict_prefill(variant: Variant, rows: pd.DataFrame) -> Floats:
     us = np.zeros(len(rows))
-    sizes = [families.column(rows, name) for name in ("batch", "prompt_len", "ctx")]
-    for heads, at in families.head_groups(rows):
+    sizes = [column(rows, name) for name in ("batch", "prompt_len", "ctx")]
+    for heads, at in head_groups(rows):
         us[at] = variants.prefill_us(variant, heads, *(size[at] for size in sizes))
     return us
 

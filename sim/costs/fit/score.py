@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.costs.fit.calibrations import is_calibration, score_off_grid
 from sim.costs.fit.families import FAMILIES, Family, sizes_of
 from sim.costs.fit.fitting import percent
 from sim.costs.fit.recipes import RECIPES
 from sim.costs.fit.tables import FITTED, Table, read_table
 from sim.costs.forms import Floats
 from sim.costs.profile import Profile, load_profile, shipped
+
+CALIBRATIONS = Path(__file__).parents[3] / "kernels" / "calibrations"  # in a checkout
 
 Scores = dict[str, dict[str, dict[str, Any]]]
 Cells = list[tuple[str, Floats]]
@@ -26,14 +29,21 @@ def score(folder: Path) -> Scores:
 
     Of a table that a profile was fitted to (the same SHA-256), and of one with a column `holdout`,
     the rows kept out are scored; of any other table all rows are. by_kind has mape and rows by how
-    a row was kept out, by kernel, size and heads, and of the closed forms alone.
+    a row was kept out, by kernel, size and heads, and of the closed forms alone. A profile of our
+    own measurements is scored on their section off_grid, of the folder or of kernels/calibrations.
     """
     found: Scores = {}
     for name in shipped():
+        own: dict[str, dict[str, Any]] = {}
         if name in RECIPES:
             own = score_profile(load_profile(name), folder)
-            if own:
-                found[name] = own
+        elif load_profile(name).kind == "measured":
+            checkout = CALIBRATIONS / name.removesuffix("-kvsim")
+            points = folder if is_calibration(folder) else checkout
+            if is_calibration(points):
+                own = {"points": score_off_grid(load_profile(name), points)}
+        if own:
+            found[name] = own
     return found
 
 
