@@ -8,6 +8,7 @@ order of its engine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from sim.beam_search import BeamSearch, Candidate, Step
 from sim.sequence import IntArray
@@ -40,14 +41,23 @@ class Branches(ABC):
 
 
 class WorkloadBranches(Branches):
-    """The samples and beams that a trace asks for. No sequence ends before its request does."""
+    """The samples and beams that a trace asks for. No sequence ends before its request does.
+
+    Beams are a model's, but for the requests whose search was recorded: recorded maps them to the
+    parents of their beams, shape (steps, width), as workloads.beams.recorded_parents returns them.
+    """
 
     def __init__(
-        self, num_samples: IntArray | None, beam_width: IntArray | None, seed: int
+        self,
+        num_samples: IntArray | None,
+        beam_width: IntArray | None,
+        seed: int,
+        recorded: Mapping[int, IntArray] | None = None,
     ) -> None:
         self._num_samples, self._beam_width = num_samples, beam_width
         self._model = BeamModel(seed)
-        self._searches: dict[int, _Beams] = {}
+        self._recorded = recorded or {}
+        self._searches: dict[int, _Beams | _RecordedBeams] = {}
 
     def width(self, request: int) -> int:
         columns = (self._num_samples, self._beam_width)
@@ -64,13 +74,17 @@ class WorkloadBranches(Branches):
             self._searches.pop(request, None)
             return None
         if is_prompt:
-            model = self._model.search(request, width)
-            self._searches[request] = _Beams(model, width)
+            self._searches[request] = self._new_search(request, width)
         return self._searches[request].step()
+
+    def _new_search(self, request: int, width: int) -> _Beams | _RecordedBeams:
+        if request in self._recorded:
+            return _RecordedBeams(self._recorded[request])
+        return _Beams(self._model.search(request, width), width)
 
 
 class _Beams:
-    """One search: which beam of the model each sequence is."""
+    """One search of the model: which beam of the model each sequence is."""
 
     def __init__(self, model: ModelledSearch, width: int) -> None:
         self._model, self._search = model, BeamSearch(width)
@@ -86,3 +100,28 @@ class _Beams:
         step, running = self._search.select(samples)
         self._beams = [candidate.name for candidate in running]
         return step
+
+
+class _RecordedBeams:
+    """One search that was recorded: which beam of it each sequence is.
+
+    Of the beams that continue one sequence the first to be named stays in it, the others are new.
+    """
+
+    def __init__(self, parents: IntArray) -> None:
+        self._parents = iter(parents.tolist())
+        self._beams = [0]  # of the running sequences, in their order
+
+    def step(self) -> Step:
+        places = {beam: place for place, beam in enumerate(self._beams)}
+        stays: dict[int, int] = {}  # the beam that each sequence becomes
+        forks = []  # (sequence, new beam)
+        for beam, parent in enumerate(next(self._parents)):
+            place = places[parent]
+            if place in stays:
+                forks.append((place, beam))
+            else:
+                stays[place] = beam
+        dropped = [place for place in range(len(self._beams)) if place not in stays]
+        self._beams = [stays[place] for place in sorted(stays)] + [beam for _, beam in forks]
+        return Step(dropped, [place for place, _ in forks])

@@ -70,6 +70,7 @@ class Replica:
         self.recorder = Recorder(int(env.now))
         self.single_step = False
         self.observe: Observer | None = None
+        self.observe_end: Observer | None = None
         self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
         self.copies_kv = self.allocator.copies_kv
         self._counts_extrapolation = cost.counts_extrapolation
@@ -208,6 +209,8 @@ class Replica:
         if self._counts_extrapolation:
             self.cost.passed(scheduler.batch, count)
         scheduler.complete(recorder.boundaries, count)
+        if self.observe_end is not None:
+            self.observe_end(recorder.boundaries.item(count), scheduler)
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))
 
@@ -266,8 +269,9 @@ def simulate(
     start_ns = arrivals.next_ns if len(requests) else 0
     env = simpy.Environment(initial_time=start_ns)
     replica = Replica(env, arrivals, scheduler, cost)
-    replica.single_step = options.single_step or options.observe is not None
-    replica.observe = options.observe
+    is_observed = options.observe is not None or options.observe_end is not None
+    replica.single_step = options.single_step or is_observed
+    replica.observe, replica.observe_end = options.observe, options.observe_end
     replica.copies_kv |= options.branches is not None
     env.process(replica.run())
     env.run()

@@ -36,11 +36,13 @@ FIGURE_NAMES = (
     "requests",
     "metric_vs_sweep",
     "pool_map",
+    "block_tables",
     "batched",
     "latency_vs_rate",
     "waste_vs_load",
     "block_size_forces",
 )
+BLOCK_FIGURES = {"pool_map", "block_tables"}
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
 MAX_SEEDS = 10_000
 MAX_SEED = (1 << 63) - 1
@@ -187,7 +189,7 @@ def _specs(
                 config={**point.config, "seed": seed},
                 cells={**begin, **names.cells(number)},
                 slo=point.slo,
-                records_blocks="pool_map" in (point.top.figures or ()),
+                records_blocks=not BLOCK_FIGURES.isdisjoint(point.top.figures or ()),
                 folder=str(folder),
                 skip=cell.skip,
             )

@@ -11,7 +11,7 @@ from sim.schedulers.base import Scheduler
 from workloads.sequences import SequenceContent
 
 Observer = Callable[[int, Scheduler], None]
-"""Called with the time and the scheduler after every schedule(); it must not change anything."""
+"""Called with the time and the scheduler; it must not change anything."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Memory:
 class Options:
     """How to run: without sleeps, with somebody who looks at every iteration, with follow-ups.
 
+    observe sees the state after every schedule(), observe_end that at every iteration's end.
     content is what the sequences consist of; without it no two of them share anything. branches
     says how requests fork; without it none does.
     """
@@ -35,6 +36,7 @@ class Options:
     follow_ups: FollowUps | None = None
     content: SequenceContent | None = None
     branches: Branches | None = None
+    observe_end: Observer | None = None
 
 
 PLAIN = Options()

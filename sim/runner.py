@@ -75,7 +75,8 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
         row = results.finished_row(folder, key)
         if row is not None:
             return row
-    log = BlockLog() if memory.num_slots <= MAX_SLOTS and spec.records_blocks else None
+    is_logged = memory.num_slots <= MAX_SLOTS and spec.records_blocks
+    log = BlockLog(allocator) if is_logged else None
     if options.check:
         allocator = CheckedAllocator(allocator)
     results.open_run(folder)
@@ -87,6 +88,7 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
             follow_ups(trace),
             sequence_content(trace),
             branches(trace, spec.seed),
+            log and log.ended,
         )
         run = simulate(requests, memory, allocator, scheduler, cost, how)
     except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on

@@ -138,7 +138,8 @@ def branches(trace: Trace, seed: int) -> Branches | None:
     """How the requests of a trace fork; None if none does."""
     if trace.num_samples is None and trace.beam_width is None:
         return None
-    return WorkloadBranches(trace.num_samples, trace.beam_width, seed)
+    columns = trace.num_samples, trace.beam_width
+    return WorkloadBranches(*columns, seed, trace.beam_parents)
 
 
 def uses_seed(config: Config) -> bool:

@@ -15,18 +15,19 @@ and 6 then need 37, 52 and 57 % fewer blocks than without sharing for lengths of
 PagedAttention paper (section 6.3) prints 37.6 to 55.2 %. For lengths of ShareGPT it gives 48, 71
 and 78 % where the paper prints 44.3 to 66.3 %.
 
-A recording may stand in a model's place: whoever asks needs no more than BeamSearch.candidates.
+A recording may stand in a model's place: Trace.beam_parents, which recorded_parents checks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from workloads import checks
 from workloads.streams import stream
-from workloads.trace import FloatColumn
+from workloads.trace import FloatColumn, IntColumn
 
 MAX_WIDTH = 10_000
 
@@ -94,3 +95,30 @@ def log_sticks(
     tiny = np.finfo(np.float64).tiny
     sticks: FloatColumn = log_left + np.log(np.maximum(-np.expm1(log_rest), tiny))
     return sticks
+
+
+def recorded_parents(given: object, width: int, output_tokens: int) -> IntColumn:
+    """A search that somebody has written down: int64, shape (output_tokens - 1, width).
+
+    given[i][k] is the beam before that beam k continues when it gets token i + 1 of the output;
+    before the first token there is beam 0 alone. The last token ends all beams, so it has no list.
+    Raises ValueError: a sentence about what is wrong.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise ValueError(f"must be a list with one list of beams for each token, got {given!r}")
+    if len(given) != output_tokens - 1:
+        raise ValueError(
+            f"must be {output_tokens - 1} lists, one for each output token but the last, "
+            f"got {len(given)}"
+        )
+    for step, beams in enumerate(given):
+        highest = width - 1 if step else 0
+        is_list = isinstance(beams, Sequence) and not isinstance(beams, str | bytes)
+        if not is_list or len(beams) != width or not all(_is_beam(b, highest) for b in beams):
+            numbers = f"from 0 to {highest}" if highest else "that are 0, the prompt"
+            raise ValueError(f"list {step} must be {width} beams {numbers}, got {beams!r}")
+    return np.array(given, np.int64).reshape(-1, width)
+
+
+def _is_beam(value: object, highest: int) -> bool:
+    return type(value) is int and 0 <= value <= highest

@@ -18,14 +18,15 @@ from workloads.content import (
     own_prompt,
 )
 from workloads.rows import Rows
-from workloads.trace import COLUMNS, Trace
+from workloads.trace import COLUMNS, Trace, TraceError
 
 # what a column says of requests whose trace has none, where that is known
 UNSAID = {"parent": -1, "think_ns": 0, "num_samples": 1, "beam_width": 1, "priority": 0}
 
 
 def rows_of(trace: Trace) -> Rows:
-    """A trace as rows that can be taken, cut and ordered."""
+    """A trace as rows that can be taken, cut and ordered. Raises TraceError as `join` does."""
+    _refuse_recorded(trace)
     columns = {name: getattr(trace, name) for name in COLUMNS}
     return Rows(
         source=trace.source,
@@ -47,9 +48,11 @@ def join(traces: Sequence[Trace], source: str, content: str = "distinct") -> Row
     common what is named but not what is a request's own, or "same" if sources are left alone.
     What some traces do not say is filled in where that is known; else it is left out, which
     notes count. Prompts of a trace without content share nothing, if another trace has content.
+    Raises TraceError if a trace has recorded beam searches: they belong to numbers of requests.
     """
     notes: Counter[str] = Counter()
     for trace in traces:
+        _refuse_recorded(trace)
         notes.update(trace.notes)
     firsts = np.cumsum([0, *(len(trace) for trace in traces)])
     fields = {}
@@ -76,6 +79,14 @@ def join(traces: Sequence[Trace], source: str, content: str = "distinct") -> Row
         has_output_identity=bool(known_parts)
         and all(trace.has_output_identity for trace in known_parts),
     )
+
+
+def _refuse_recorded(trace: Trace) -> None:
+    if trace.beam_parents:
+        raise TraceError(
+            f"{trace.source}: the beams of request {min(trace.beam_parents)} are recorded; "
+            "accepted in a workload of its own, not in one that is made of others"
+        )
 
 
 def unknown_content(prompt_tokens: IntColumn) -> Content:

@@ -203,6 +203,7 @@ class Rows:
             source=self.source,
             notes=dict(self.notes),
             content=self.content,
+            beam_parents=None,
             has_output_identity=self.has_output_identity,
         )
 

@@ -83,6 +83,7 @@ class Trace:
     num_samples     parallel samples of one prompt
     beam_width      beams kept by a beam search
     priority        the lower, the sooner, as in vLLM, where who says nothing has 0
+    beam_parents    beam searches that were recorded, by request: see workloads.beams
 
     has_output_identity: a prompt that contains an earlier output says so in its content.
     Without it, hits on outputs go unseen and hit rates are lower bounds. notes counts, by
@@ -107,6 +108,7 @@ class Trace:
     num_samples: IntColumn | None = None
     beam_width: IntColumn | None = None
     priority: IntColumn | None = None
+    beam_parents: Mapping[int, IntColumn] | None = None
     has_output_identity: bool = False
 
     def __post_init__(self) -> None:
@@ -194,4 +196,6 @@ class Trace:
             state.update(name.encode() + (b"-" if column is None else column.tobytes()))
         for column in self.content.columns() if self.content is not None else ():
             state.update(column.tobytes())
+        for request, parents in (self.beam_parents or {}).items():
+            state.update(b"%d" % request + parents.tobytes())
         return state.hexdigest()

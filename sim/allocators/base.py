@@ -256,6 +256,20 @@ class Allocator(ABC):
         """
         return np.empty((0, 2), np.int64)
 
+    def host_ranges(self, row: int) -> IntArray:
+        """held_ranges of the host's memory; in logical order they follow those of the device."""
+        return np.empty((0, 2), np.int64)
+
+    def record_events(self, capacity: int) -> None:  # noqa: B027 - most share and move nothing
+        """Log up to capacity copies and swaps between two calls of `events`."""
+
+    def events(self) -> IntArray:
+        """(kind, from, to) of each copy on write and swap of a block since this was last asked.
+
+        The kinds are those of sim.allocators.shared_blocks; ids from num_blocks on are the host's.
+        """
+        return np.empty((0, 3), np.int64)
+
     def fragmented_for(self, row: int) -> bool:
         """Whether the row fits into the free slots in total but into no hole of them."""
         return False

@@ -27,5 +27,10 @@ class BlockTables(Allocator):
         return self._table[row, :held].astype(np.int64)
 
     def held_ranges(self, row: int) -> IntArray:
-        starts = self.block_table(row) * self.block_size
-        return np.stack([starts, np.full_like(starts, self.block_size)], axis=1)
+        return self._ranges(self.block_table(row))
+
+    def _ranges(self, block_ids: IntArray) -> IntArray:
+        """(first slot, slots) of blocks: shape (blocks, 2)."""
+        return np.stack(
+            [block_ids * self.block_size, np.full_like(block_ids, self.block_size)], axis=1
+        )

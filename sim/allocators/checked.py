@@ -240,6 +240,15 @@ class CheckedAllocator(Allocator):
     def held_ranges(self, row: int) -> IntArray:
         return self.inner.held_ranges(row)
 
+    def host_ranges(self, row: int) -> IntArray:
+        return self.inner.host_ranges(row)
+
+    def record_events(self, capacity: int) -> None:
+        self.inner.record_events(capacity)
+
+    def events(self) -> IntArray:
+        return self.inner.events()
+
     @property
     def num_blocks(self) -> int | None:
         return self.inner.num_blocks

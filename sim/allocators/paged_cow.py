@@ -96,6 +96,7 @@ class PagedCow(HostPool):
         if shared_prefix_tokens:
             self.needs = frozenset({"prefix identity"})
             self.caches_prefixes = True
+        self._events: IntArray = np.empty((0, 3), np.int64)
         self.release_order: Callable[[list[int]], Iterable[int]] | None = None
         """In which order a sequence's blocks are freed; a recording has its engine's."""
 
@@ -113,7 +114,6 @@ class PagedCow(HostPool):
         # stacks: the last is on top
         self._free_blocks = np.arange(num_blocks, dtype=np.int32)
         self._open_host_pool(num_blocks, num_host)
-        self._events: IntArray = np.empty((0, 3), np.int64)
         self._prefixes = NO_PREFIXES
         self._width = min(num_blocks, -(-max_model_len // self.block_size))
         self._table = np.empty((0, self._width), np.int32)
@@ -267,20 +267,21 @@ class PagedCow(HostPool):
         }
 
     def held_ranges(self, row: int) -> IntArray:
-        starts = self.block_table(row)
-        starts = starts[starts < self.num_blocks] * self.block_size
-        return np.stack([starts, np.full_like(starts, self.block_size)], axis=1)
+        table = self.block_table(row)
+        return self._ranges(table[table < self.num_blocks])
+
+    def host_ranges(self, row: int) -> IntArray:
+        table = self.block_table(row) - self.num_blocks
+        return self._ranges(table[table >= 0])
 
     def ref_counts(self) -> IntArray:
         """How many rows hold each block, first the device's, then the host's."""
         return self._refs % shared_blocks.PIN
 
     def record_events(self, capacity: int) -> None:
-        """Log up to capacity copies and swaps between two calls of `events`."""
         self._events = np.empty((capacity, 3), np.int64)
 
     def events(self) -> IntArray:
-        """(kind, from, to) of each copy and swap since this was last asked; see shared_blocks."""
         count = self._pool.item(shared_blocks.NUM_EVENTS)
         self._pool[shared_blocks.NUM_EVENTS] = 0
         return self._events[:count].copy()

@@ -11,6 +11,7 @@ import matplotlib.style
 
 from sim.figures.base import Drawing, FigureError, Results
 from sim.figures.batched import draw_batched
+from sim.figures.block_tables import draw_block_tables
 from sim.figures.forces import draw_block_size_forces
 from sim.figures.latency import draw_latency_vs_rate
 from sim.figures.pool_map import draw_pool_map
@@ -30,6 +31,7 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "requests": draw_requests,
     "metric_vs_sweep": draw_metric_vs_sweep,
     "pool_map": draw_pool_map,
+    "block_tables": draw_block_tables,
     "batched": draw_batched,
     "latency_vs_rate": draw_latency_vs_rate,
     "waste_vs_load": draw_waste_vs_load,

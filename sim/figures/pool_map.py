@@ -14,6 +14,7 @@ from matplotlib.patheffects import withStroke
 
 from sim.figures import style
 from sim.figures.base import Drawing, FigureError, Results
+from sim.figures.storyboard import DEVICE, SCHEDULED
 from sim.figures.tables import Group, groups, numbers
 
 MAX_SLOTS = 4096
@@ -25,6 +26,7 @@ GRID_PT = (style.WIDTH_IN - 0.75) * 72  # about the width of the grid
 
 OWNER_COLORS = style.PALETTE[:6]  # without black, on which nothing can be read
 HATCH = "//////"
+DRAWN = ["time_s", "request", "index", "start_slot", "num_slots", "num_written"]
 LABEL_NOTE = "3:0 is request 3, its logical block 0."
 
 Rectangle = list[tuple[float, float]]
@@ -37,7 +39,8 @@ def draw_pool_map(results: Results) -> Drawing:
     if not found:
         raise FigureError(f"no run of at most {MAX_SLOTS:,} slots has recorded its blocks")
     shown = _choose(found)
-    tables = [_busiest(results.blocks[group.first_run]) for group in shown]
+    logs = [_on_device(results.blocks[group.first_run]) for group in shown]
+    tables = [_busiest(log) for log in logs if log is not None]
     sizes = [_num_slots(group, table) for group, table in zip(shown, tables, strict=True)]
     columns = grid_columns(max(sizes))
     heights = [-(-size // columns) * ROW_IN + PANEL_IN for size in sizes]
@@ -69,10 +72,18 @@ def grid_columns(num_slots: int) -> int:
 def _small_pools(results: Results) -> list[Group]:
     found = []
     for group in groups(results.summary):
-        blocks = results.blocks.get(group.first_run)
+        blocks = _on_device(results.blocks.get(group.first_run))
         if blocks is not None and len(blocks) and _num_slots(group, blocks) <= MAX_SLOTS:
             found.append(group)
     return found
+
+
+def _on_device(blocks: pd.DataFrame | None) -> pd.DataFrame | None:
+    """What is held in the pool during iterations: shared blocks once for each request."""
+    if blocks is None or "moment" not in blocks:
+        return blocks
+    rows = blocks[(blocks["moment"] == SCHEDULED) & (blocks["place"] == DEVICE)]
+    return rows.drop_duplicates(["time_s", "request", "start_slot"])
 
 
 def _num_slots(group: Group, blocks: pd.DataFrame) -> int:
@@ -101,7 +112,7 @@ def _busiest(blocks: pd.DataFrame) -> pd.DataFrame:
 
 
 def _points(group: Group, table: pd.DataFrame) -> pd.DataFrame:
-    points = table.reset_index(drop=True)
+    points = table[DRAWN].reset_index(drop=True)
     points.insert(0, "run", group.first_run)
     points.insert(1, "label", group.label)
     return points

@@ -98,6 +98,10 @@ class Scheduler(ABC):
     def head_row(self) -> int | None:
         """The row of the request that schedule() refused for lack of memory; None without one."""
 
+    def swapped(self) -> dict[int, list[int]]:
+        """The requests that are on the host, and their rows."""
+        return {}
+
     def never_fits(self, requests: IntArray) -> BoolArray:
         """Which requests could not be served even by an idle engine: bool, one a request."""
         too_long = requests[:, PROMPT_TOKENS] >= self.allocator.max_model_len

@@ -180,8 +180,8 @@ CASES = {
     ),
     "text in a column": (
         GOOD.replace("prompt_tokens: 20", "prompt_tokens: many"),
-        "x.yaml:7: workload.requests.0.prompt_tokens: must be a whole number or a number, "
-        "got 'many'",
+        "x.yaml:7: workload.requests.0.prompt_tokens: must be a whole number or a number or a "
+        "list, got 'many'",
     ),
     "not a number": (
         GOOD.replace("prompt_tokens: 20", "arrival_s: .nan, prompt_tokens: 20"),

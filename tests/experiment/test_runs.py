@@ -199,11 +199,12 @@ def test_a_key_does_not_depend_on_the_folder_or_the_order_of_keys(tmp_path: Path
     assert len(keys) == 1
 
 
-def test_block_contents_are_recorded_for_a_pool_map(tmp_path: Path) -> None:
-    assert "pool_map" in FIGURE_NAMES
+@pytest.mark.parametrize("figure", ["pool_map", "block_tables"])
+def test_block_contents_are_recorded_for_figures_of_blocks(tmp_path: Path, figure: str) -> None:
+    assert figure in FIGURE_NAMES
     text = HEAD + INLINE + PAGED
-    assert not load(tmp_path, text).runs()[0].records_blocks
-    assert load(tmp_path, text + "figures: [pool_map]\n").runs()[0].records_blocks
+    assert not load(tmp_path, text + "figures: [waste]\n").runs()[0].records_blocks
+    assert load(tmp_path, text + f"figures: [{figure}]\n").runs()[0].records_blocks
 
 
 def test_the_resolved_experiment_is_plain_data(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_the_look_comes_from_the_style_file_not_from_the_user(
         ("requests", "no run has a timeline"),
         ("metric_vs_sweep", "no parameter with numbers was swept"),
         ("pool_map", "no run of at most 4,096 slots has recorded its blocks"),
+        ("block_tables", "no run that has recorded its blocks is small enough: at most 32 blocks"),
     ],
 )
 def test_nothing_to_draw_is_one_sentence(name: str, sentence: str, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
         "requests": "10 of 200 runs",
         "metric_vs_sweep": "the first 12 of 200 lines",
         "pool_map": "4 of 200 allocators",
+        "block_tables": "1 of 200 allocators is drawn",
         "latency_vs_rate": "The first 12 of 200 lines",
         "waste_vs_load": "The first 12 of 200 panels",
         "block_size_forces": "The first 12 of 200 lines",

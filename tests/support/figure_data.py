@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 
+from sim.blocklog import COLUMNS
 from sim.figures import Results
 from sim.figures.base import Drawing
 from sim.figures.tables import TERMS
 
 SOURCE = "linear: a made-up model for tests"
 NUM_SLOTS = 1024
+BLOCK_SIZE = 16
 LOAD_FIGURES = {"latency_vs_rate", "waste_vs_load"}
 SHARES = (0.40, 0.25, 0.10, 0.05, 0.02, 0.18)
 
@@ -21,7 +23,8 @@ def summary_row(run: str, kind: str, seed: int = 0, **cells: object) -> dict[str
     row: dict[str, object] = {"experiment": "example", "run": run, "seed": seed}
     row |= {"status": "finished"}
     row |= {name: value for name, value in cells.items() if "." in name}
-    row |= {"allocator": kind, "num_slots": NUM_SLOTS}
+    num_blocks = NUM_SLOTS // BLOCK_SIZE if kind == "paged" else None
+    row |= {"allocator": kind, "num_slots": NUM_SLOTS, "num_blocks": num_blocks}
     row |= {f"{term}_frac": share for term, share in shares.items()}
     row |= {f"{term}_frac_queued": share for term, share in shares.items()}
     row |= {"num_running_mean": 12.5 + seed, "throughput_req_s": 3.25 + shift}
@@ -47,12 +50,14 @@ def blocks(paged: bool = True) -> pd.DataFrame:
     rows = [(0.0, 0, 0, 0, 16, 16)]
     start = 0
     for request, tokens in enumerate((25, 47, 12)):
-        size = 16 if paged else 256
+        size = BLOCK_SIZE if paged else 256
         for index in range(-(-tokens // size)):
             rows.append((1.0, request, index, start, size, min(size, tokens - index * size)))
             start += size
     columns = ["time_s", "request", "index", "start_slot", "num_slots", "num_written"]
-    return pd.DataFrame(rows, columns=columns)
+    rest = {"moment": "schedule", "sequence": 0, "place": "device", "num_reserved": 0}
+    rest |= {"moved": "no", "from_slot": -1, "num_external": 0, "num_cached": 0}
+    return pd.DataFrame(rows, columns=columns).assign(**rest)[list(COLUMNS)].astype(COLUMNS)
 
 
 def make_results(rows: list[dict[str, object]], name: str = "example") -> Results:
