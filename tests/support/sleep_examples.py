@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.allocators import ALLOCATORS
+from sim.allocators.declared import declared_prefixes
 from sim.arrivals import FollowUps
 from sim.branching import WorkloadBranches
 from sim.costs import CostModel
@@ -76,7 +77,8 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
         return kind, {
             "block_size": sizes[choose(0, len(sizes) - 1)],
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
-            "num_cpu_blocks": (0, 100)[choose(0, 1)],
+            "num_cpu_blocks": (0, 4, 100)[choose(0, 2)],
+            "shared_prefix_tokens": (0, 0, 2, 5)[choose(0, 3)],
         }
     if kind == "contiguous":
         return kind, choose_placement(choose, num_slots)
@@ -197,6 +199,17 @@ def choose_follow_ups(choose: Choose, num_requests: int) -> list[tuple[int, int]
         parent = choose(0, request - 1) if choose(0, 1) else -1
         turns.append((parent, TICK_NS * (0, 1, choose(0, 40))[choose(0, 2)]))
     return turns
+
+
+def has_room_for_prefixes(example: Example) -> bool:
+    """Whether a block is left beside the declared prefixes, if there are any."""
+    kind, parameters = example.allocator
+    num_tokens, content = parameters.get("shared_prefix_tokens", 0), content_of(example)
+    if kind != "paged_cow" or not num_tokens or content is None:
+        return True
+    size = parameters["block_size"]
+    num_prefixes = len(set(declared_prefixes(content, num_tokens).values()))
+    return num_prefixes * -(-num_tokens // size) < example.num_slots // size
 
 
 def run_example(example: Example, single_step: bool) -> Run:
