@@ -44,11 +44,17 @@ def visible_state(allocator: Allocator) -> dict[str, IntArray]:
     And who shares what: reference counts, and the blocks that are findable.
     """
     state = {"terms": allocator.terms.copy(), "tables": allocator.recorded[NUM_TERMS:].copy()}
-    for name in ("free_list", "holes", "ref_counts", "findable"):
+    for name in ("free_list", "host_free_list", "holes", "ref_counts", "findable"):
         method = getattr(allocator, name, None)
         if method is not None:
             state[name] = method()
     return state
+
+
+def counted_state(allocator: Allocator) -> dict[str, IntArray]:
+    """The visible state and what the allocator has counted, none of which a question changes."""
+    counts = np.array(list(allocator.counters().values()), np.int64)
+    return {**visible_state(allocator), "counters": counts}
 
 
 def difference(before: dict[str, IntArray], after: dict[str, IntArray]) -> str:
@@ -123,7 +129,7 @@ class CheckedAllocator(Allocator):
 
     def admit(self, row: int, count: int) -> Admission:
         expected, found = self.can_admit(row, count), self.lookup(row)
-        before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
+        before, rows_before = counted_state(self.inner), self.sequences.rows.copy()
         verdict = self.inner.admit(row, count)
         self._require(verdict == expected, f"admit answers {verdict!r} after {expected!r}")
         if verdict == Admission.OK:
@@ -134,7 +140,7 @@ class CheckedAllocator(Allocator):
         return verdict
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
-        before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
+        before, rows_before = counted_state(self.inner), self.sequences.rows.copy()
         served = self.inner.append(rows, counts)
         self._require(0 <= served <= len(rows), f"append served {served} of {len(rows)} rows")
         advance = counts.copy()
@@ -156,7 +162,7 @@ class CheckedAllocator(Allocator):
         return self._try("admit_copies", lambda: self.inner.admit_copies(row, copies, count))
 
     def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
-        before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
+        before, rows_before = counted_state(self.inner), self.sequences.rows.copy()
         lengths = self.sequences.rows[parents, NUM_COMPUTED]
         has_room = self.inner.fork(parents, children, ending)
         if has_room:
@@ -262,7 +268,7 @@ class CheckedAllocator(Allocator):
 
     def _try(self, name: str, operation: Callable[[], Admission]) -> Admission:
         """What an operation answers, that does all of something or nothing."""
-        before, rows_before = visible_state(self.inner), self.sequences.rows.copy()
+        before, rows_before = counted_state(self.inner), self.sequences.rows.copy()
         verdict = operation()
         if verdict != Admission.OK:
             self._require_unchanged(f"a refused {name}", before, rows_before)
@@ -301,7 +307,7 @@ class CheckedAllocator(Allocator):
     def _require_unchanged(
         self, operation: str, before: dict[str, IntArray], rows: IntArray | None
     ) -> None:
-        changed = difference(before, visible_state(self.inner))
+        changed = difference(before, counted_state(self.inner))
         self._require(not changed, f"{operation} changed {changed}")
         if rows is not None:
             is_same = np.array_equal(self.sequences.rows, rows)
@@ -309,7 +315,7 @@ class CheckedAllocator(Allocator):
 
     def _ask(self, name: str, question: Callable[[], Answer], rows: bool = True) -> Answer:
         """The answer to a question, which must change nothing."""
-        before = visible_state(self.inner)
+        before = counted_state(self.inner)
         rows_before = self.sequences.rows.copy() if rows else None
         answer = question()
         self._require_unchanged(name, before, rows_before)

@@ -14,9 +14,10 @@ free blocks the lowest is taken; real ones often take the last freed.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.allocators import arena as ops
 from sim.allocators import holes as hole_ops
@@ -171,14 +172,6 @@ class Contiguous(CopiedForks):
     def append(self, rows: IntArray, counts: IntArray) -> int:
         return self._append(self._arena, self._rows, self._holes, self._starts, rows, counts)
 
-    def admit_all(self, rows: IntArray, counts: IntArray) -> Admission:
-        before = self._arena.copy(), self._holes.copy(), self._starts.copy()
-        verdict = super().admit_all(rows, counts)
-        if verdict is not Admission.OK:  # placing the first ones may have moved others together
-            for array, old in zip((self._arena, self._holes, self._starts), before, strict=True):
-                array[:] = old
-        return verdict
-
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
         return self._can_append(self._rows, rows, num_iterations)
 
@@ -187,6 +180,9 @@ class Contiguous(CopiedForks):
 
     def free(self, rows: IntArray) -> None:
         self._free(self._arena, self._rows, self._holes, self._starts, rows)
+
+    def _layout(self) -> tuple[NDArray[Any], ...]:
+        return self._arena, self._holes, self._starts
 
     def _give_place(self, row: int, heir: int) -> None:
         self._starts[heir] = self._starts[row]

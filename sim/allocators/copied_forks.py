@@ -10,9 +10,10 @@ in it, then that of others, into which the parent's tokens are copied.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.allocators.base import Admission, Allocator
 from sim.sequence import NUM_COMPUTED, NUM_SLOTS, IntArray, SequenceTable
@@ -30,6 +31,22 @@ class CopiedForks(Allocator):
     @abstractmethod
     def _give_place(self, row: int, heir: int) -> None:
         """Let heir, an empty row, hold the memory of row; the caller moves the row's counts."""
+
+    @abstractmethod
+    def _layout(self) -> tuple[NDArray[Any], ...]:
+        """The arrays that say what is taken, and what has been counted."""
+
+    def _restore(self, layout: tuple[NDArray[Any], ...]) -> None:
+        """Undo what placing some rows has moved, after they have been freed again."""
+        for array, old in zip(self._layout(), layout, strict=True):
+            array[:] = old
+
+    def admit_all(self, rows: IntArray, counts: IntArray) -> Admission:
+        before = tuple(array.copy() for array in self._layout())
+        verdict = super().admit_all(rows, counts)
+        if verdict is not Admission.OK:
+            self._restore(before)
+        return verdict
 
     def admit_copies(self, row: int, copies: IntArray, count: int) -> Admission:
         rows = np.concatenate([[row], copies])
@@ -53,9 +70,11 @@ class CopiedForks(Allocator):
                 fresh.append((parent, child))
         rows = np.array([child for _, child in fresh], np.int64)
         counts = cells[[parent for parent, _ in fresh], NUM_COMPUTED]
+        before = tuple(array.copy() for array in self._layout()) if fresh else ()
         served = self.append(rows, counts) if fresh else 0
         if served < len(fresh):
             self.free(rows[:served][::-1])
+            self._restore(before)
             return False
         num_moved = sum(parent in heirs for parent in set(parents.tolist()))
         if len(children) > num_moved:

@@ -13,6 +13,7 @@ from sim.allocators.shared_blocks import (
     NUM_BLOCKS_IN,
     NUM_BLOCKS_OUT,
     NUM_HOST_FREE,
+    NUM_PINNED,
     PIN,
     SWAPPED_IN,
     SWAPPED_OUT,
@@ -55,7 +56,7 @@ def can_swap_in(
     2 if they never can.
     """
     need = num_distinct(pool, sequences, table, refs, rows) + len(rows) + pool[WATERMARK_BLOCKS]
-    if need > pool[NUM_BLOCKS]:
+    if need > pool[NUM_BLOCKS] - pool[NUM_PINNED]:
         return 2
     return 1 if need > pool[NUM_FREE] else 0
 

@@ -10,9 +10,10 @@ v0's order within one sequence is unspecified.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.allocators import blocks
 from sim.allocators.base import (
@@ -130,6 +131,9 @@ class Paged(CopiedForks, BlockTables):
 
     def free(self, rows: IntArray) -> None:
         blocks.free(self._pool, self._rows, self._table, self._free_blocks, rows)
+
+    def _layout(self) -> tuple[NDArray[Any], ...]:
+        return self._pool, self._free_blocks
 
     def _give_place(self, row: int, heir: int) -> None:
         self._table[heir] = self._table[row]

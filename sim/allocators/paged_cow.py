@@ -219,6 +219,13 @@ class PagedCow(HostPool):
         shared_blocks.write(*self._shared(), self._events, row, count)
         return verdict
 
+    def admit_all(self, rows: IntArray, counts: IntArray) -> Admission:
+        before = self._pool.copy()
+        verdict = super().admit_all(rows, counts)
+        if verdict is not Admission.OK:
+            self._pool[:] = before  # nor have the first ones copied a prefix's last block
+        return verdict
+
     def append(self, rows: IntArray, counts: IntArray) -> int:
         return self._append(*self._shared(), self._events, rows, counts)
 
@@ -248,7 +255,7 @@ class PagedCow(HostPool):
             shared_blocks.forget(self._pool, self._rows, row)
 
     def retire(self, row: int) -> None:
-        shared_blocks.retire(self._pool, self._rows, self._table, self._refs, row)
+        shared_blocks.retire(*self._shared(), row)
 
     def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
         shared_blocks.fork(*self._known(), parents, children)

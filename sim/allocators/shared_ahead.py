@@ -56,7 +56,7 @@ def takes_block(
     computed = sequences[row, NUM_COMPUTED] + ahead
     entry = entry_of(pool, computed // size)
     if entry * size >= sequences[row, NUM_SLOTS]:
-        return 1 if computed % size == 0 else 0
+        return 1 if computed == entry * size else 0  # a ring's first time round
     if ahead > 0 or computed % size == 0:
         return 0  # in a ring it begins a block that it has already
     num_holders = refs[table[row, entry]]

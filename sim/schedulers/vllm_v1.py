@@ -157,7 +157,7 @@ class VllmV1(QueueScheduler):
             served = self._append_rest(self._make_room(served, now_ns))
         n = self.num_running
         describe(self.batch, self.sequences.rows, self.running[:n], self._counts[:n])
-        return budget
+        return budget if n else self.max_num_batched_tokens  # whoever ran alone has failed
 
     def _is_plain_decode(self) -> bool:
         """Whether every running sequence computes one token, and batch says so already."""

@@ -35,6 +35,7 @@ from sleep_examples import (
     choose_allocator,
     choose_example,
     digest_of_batch,
+    fit_prefixes,
     fixed_batch,
     left_behind,
     run_example,
@@ -67,6 +68,7 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         example = choose_example(choose)
         while example.allocator[0] != kind:
             example = example._replace(allocator=choose_allocator(choose, example.num_slots))
+        example = fit_prefixes(example)
         run = assert_same(example)
         num_preemptions += run.scheduler.num_preemptions
         num_blocked += run.recorder.num_queued_iterations

@@ -12,6 +12,7 @@ import numpy as np
 
 from sim.allocators import ALLOCATORS
 from sim.allocators.tree_policies import EVICTION_POLICIES
+from sim.allocators.declared import declared_prefixes
 from sim.arrivals import FollowUps
 from sim.branching import WorkloadBranches
 from sim.costs import CostModel
@@ -77,7 +78,8 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
         return kind, {
             "block_size": sizes[choose(0, len(sizes) - 1)],
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
-            "num_cpu_blocks": (0, 100)[choose(0, 1)],
+            "num_cpu_blocks": (0, 5000)[choose(0, 1)],
+            "shared_prefix_tokens": (0, 0, 2, 5)[choose(0, 3)],
         }
     if kind == "contiguous":
         return kind, choose_placement(choose, num_slots)
@@ -142,7 +144,7 @@ def choose_example(choose: Choose) -> Example:
         output = choose(1, longest)
         arrivals.append((now, choose(1, longest), output, output + choose(0, 12)))
     num_slots = choose(8, 100)
-    return Example(
+    example = Example(
         arrivals,
         num_slots,
         choose(max(3, longest // 2), 2 * longest + 4),
@@ -153,6 +155,7 @@ def choose_example(choose: Choose) -> Example:
         choose_beginnings(choose, [prompt for _, prompt, _, _ in arrivals]),
         choose_widths(choose, len(arrivals)),
     )
+    return fit_prefixes(example)
 
 
 def choose_widths(choose: Choose, num_requests: int) -> list[tuple[int, int]]:
@@ -205,6 +208,19 @@ def choose_follow_ups(choose: Choose, num_requests: int) -> list[tuple[int, int]
         parent = choose(0, request - 1) if choose(0, 1) else -1
         turns.append((parent, TICK_NS * (0, 1, choose(0, 40))[choose(0, 2)]))
     return turns
+
+
+def fit_prefixes(example: Example) -> Example:
+    """The example, without declared prefixes if they would fill its pool."""
+    kind, parameters = example.allocator
+    num_tokens, content = parameters.get("shared_prefix_tokens", 0), content_of(example)
+    if not num_tokens or content is None:
+        return example
+    size = parameters["block_size"]
+    num_prefixes = len(set(declared_prefixes(content, num_tokens).values()))
+    if num_prefixes * -(-num_tokens // size) < example.num_slots // size:
+        return example
+    return example._replace(allocator=(kind, {**parameters, "shared_prefix_tokens": 0}))
 
 
 def run_example(example: Example, single_step: bool) -> Run:
