@@ -172,6 +172,16 @@ class Prefix(BlockTables):
         state = self._pool, self._rows, self._keys, self._chains
         return int(min(num_iterations, cached_ops.until_findable(*state, row, rows)))
 
+    @property
+    def num_usable_blocks(self) -> int:
+        return self.num_blocks - 1
+
+    def num_held_hits(self, row: int) -> int:
+        hits = self._find(self._pool, self._rows, self._keys, self._chains, row)
+        keys = self._keys[row, cached_blocks.FIRST_KEY : cached_blocks.FIRST_KEY + hits]
+        found = self._chains[keys, cached_blocks.FIRST]
+        return int(np.count_nonzero(self._blocks[found, cached_blocks.REF_CNT]))
+
     def can_allocate(self, row: int) -> Admission:
         return self.can_admit(row, self._rows.item(row, NUM_TOKENS) - self.lookup(row))
 

@@ -39,7 +39,8 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"block_size": block_size, "watermark": watermark}
         for block_size in (1, 3, 16)
         for watermark in (0.0, 0.1)
-    ],
+    ]
+    + [{"block_size": block_size, "reservation": "max_tokens"} for block_size in (1, 4)],
     "paged_cow": [
         {"block_size": block_size, "watermark": watermark}
         for block_size in (1, 3, 16)
@@ -220,6 +221,7 @@ def test_every_kind_is_the_key_of_its_entry() -> None:
     [
         ("paged", {"block_size": 0}, "block_size: must be at least 1 slot, got 0"),
         ("paged", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
+        ("paged", {"reservation": "pow2"}, "reservation: unknown value 'pow2'; accepted: none, m"),
         ("prefix", {"free_order": "fifo"}, "free_order: unknown value 'fifo'; accepted: prepend"),
         ("prefix", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
         ("radix", {"block_size": 0}, "block_size: must be at least 1 slot, got 0"),

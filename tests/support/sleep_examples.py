@@ -71,6 +71,7 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
         return kind, {
             "block_size": sizes[choose(0, len(sizes) - 1)],
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
+            "reservation": ("none", "max_tokens")[choose(0, 3) == 3],
         }
     if kind == "paged_cow":
         sizes = [size for size in (1, 3, 4, 16) if size <= num_slots]
@@ -118,6 +119,13 @@ def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
     parameters: dict[str, Any] = {"max_num_seqs": choose(1, 8)}
     if kind == "static":
         return kind, parameters
+    if kind == "tgi":
+        budgets = {"max_batch_prefill_tokens": choose(1, 60), "max_waiting_tokens": choose(0, 9)}
+        parameters |= budgets if choose(0, 1) else {}
+        return kind, {**parameters, "waiting_served_ratio": (0.0, 0.3, 1.2)[choose(0, 2)]}
+    if kind == "trtllm":
+        policy = ("guaranteed_no_evict", "max_utilization")[choose(0, 1)]
+        parameters["capacity_scheduler_policy"] = policy
     if kind.startswith("vllm_v1"):
         parameters["policy"] = ("fcfs", "priority")[choose(0, 1)]
         parameters["long_prefill_token_threshold"] = (0, 3, 8)[choose(0, 2)]
