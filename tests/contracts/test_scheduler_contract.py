@@ -75,6 +75,7 @@ ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
     "contiguous": {"reservation": "pow2"},
     "paged_cow": {"block_size": 4, "num_cpu_blocks": 100},
     "prefix": {"block_size": 4, "watermark": 0.1},
+    "vattention": {"block_size": 4},
 }
 
 every_pair = pytest.mark.parametrize(

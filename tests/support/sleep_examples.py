@@ -82,6 +82,14 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
         }
     if kind == "contiguous":
         return kind, choose_placement(choose, num_slots)
+    if kind == "vattention":
+        sizes = [size for size in (1, 2, 5) if size <= num_slots]
+        return kind, {
+            "block_size": sizes[choose(0, len(sizes) - 1)],
+            "watermark": (0.0, 0.1)[choose(0, 1)],
+            "deferred_reclamation": choose(0, 3) > 0,
+            "map_ahead": choose(0, 3) > 0,
+        }
     if kind == "prefix":
         sizes = [size for size in (1, 2, 4) if 2 * size <= num_slots]
         return kind, {
