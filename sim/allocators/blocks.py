@@ -53,10 +53,11 @@ def admission(pool: IntArray, num_tokens: int) -> int:
 
 @compiled
 def room_for(pool: IntArray, sequences: IntArray, row: int, num_tokens: int) -> int:
-    """Tokens that need room if the row is to hold num_tokens: with reservations, all it may write."""
-    if pool[RESERVES]:
-        return max(num_tokens, sequences[row, MAX_FINAL_TOKENS] - 1)
-    return num_tokens
+    """Tokens that need room if the row is to hold num_tokens: all it may write, if it reserves."""
+    if pool[RESERVES] == 0:
+        return num_tokens
+    longest: int = max(num_tokens, sequences[row, MAX_FINAL_TOKENS] - 1)
+    return longest
 
 
 @compiled

@@ -1,24 +1,26 @@
 """Virtually contiguous KV memory: pages are mapped behind a request's addresses as it grows.
 
-Models vAttention (ASPLOS 2025; arXiv 2405.04437). From the source (MIT; github microsoft/vattention:
-vattention/vattention.cu and utils.h, sarathi-lean's vattention_block_space_manager.py): K and V of
-each layer are virtual tensors with room for the longest sequence at each place of a batch, so no
-block table is needed, and pages are mapped together in all 2 x layers of them. A page of 2 MB, or of
-64, 128 or 256 KB with a changed driver, holds page / (KV heads x head_dim x bytes) tokens of one
-tensor: that is the block size, 1,024 for Llama-3-8B with 2 MB, 32 with 64 KB. The pool is as many
-pages as fit, in multiples of 2 x layers. Reclamation is deferred: what a finished request had mapped
-stays at its place of the batch; a new request takes the first empty place, or a later one that has
-enough pages and fewer than the first; who lacks pages takes those that are mapped and not needed,
-from the last place on. Such pages count as free when requests are admitted, a watermark of 1 % of
-the blocks is left, and the page of a sequence's next token is mapped while this one is computed.
+Models vAttention (ASPLOS 2025; arXiv 2405.04437). From the source (MIT; github
+microsoft/vattention: vattention/vattention.cu and utils.h, sarathi-lean's
+vattention_block_space_manager.py): K and V of each layer are virtual tensors with room for the
+longest sequence at each place of a batch, so no block table is needed, and pages are mapped
+together in all 2 x layers of them. A page of 2 MB, or of 64, 128 or 256 KB with a changed driver,
+holds page / (KV heads x head_dim x bytes) tokens of one tensor: that is the block size, 1,024 for
+Llama-3-8B with 2 MB, 32 with 64 KB. The pool is as many pages as fit, in multiples of 2 x layers.
+Reclamation is deferred: what a finished request had mapped stays at its place of the batch; a new
+request takes the first empty place, or a later one that has enough pages and fewer than the first;
+who lacks pages takes those that are mapped and not needed, from the last place on. Such pages count
+as free when requests are admitted, a watermark of 1 % of the blocks is left, and the page of a
+sequence's next token is mapped while this one is computed.
 In the terms a sequence holds the pages that its tokens need, of which the rest of the last is its
 only waste, reserved or internal; mapped pages that nobody needs are free: they hold nothing that
 could be found again, and anybody can have them.
-Assumed, or different on purpose: the engine maps up to two blocks an iteration ahead for those that
-need one within ten tokens, here each sequence whose page is full has its next one; sequences are
-served in running order, where it is the order of places; a block that lacks pages for the next
-token is not reclaimed ahead; mapping takes no time, it is counted (num_pages_mapped and others: each
-page stands for one in every tensor). A latent (MLA) would be cut into two tensors.
+Assumed, or different on purpose: the engine also maps up to two blocks an iteration for sequences
+that need one within ten tokens, and unmaps others' to map the next token's; here a sequence whose
+page is full has its next one mapped, if there is one that nobody maps. Sequences are served in
+running order, where it is the order of places. Mapping takes no time, it is counted
+(num_pages_mapped and others; each page stands for one in every tensor). A latent (MLA) would be cut
+into two tensors.
 """
 
 from __future__ import annotations

@@ -103,9 +103,7 @@ class Tgi(QueueScheduler):
     def refusal(self, request: int) -> str:
         if not super().never_fits(self.requests[request : request + 1])[0]:
             longest = self.requests.item(request, MAX_FINAL_TOKENS)
-            return (
-                f"may become {longest} tokens long, max_batch_total_tokens is {self._total}"
-            )
+            return f"may become {longest} tokens long, max_batch_total_tokens is {self._total}"
         return super().refusal(request)
 
     def _exceeds_budget(self, num_tokens: int) -> str:

@@ -10,9 +10,10 @@ prompt fits now; where a running one finds no block, the last that has started i
 its blocks, its tokens become its prompt, it keeps its place in the order, and nobody starts in that
 iteration. An iteration computes at most max_num_batched_tokens tokens (max_num_tokens there) of at
 most max_num_seqs requests (max_batch_size).
-Of reuse (docs/source/features/kvcache.md, evictionPolicy.cpp) the allocator `prefix` has what traces
-can ask for: blocks are found by content, and without priorities of their own all have the default
-of 35, so that the priority queues are one LRU queue, in which a request's last block comes first.
+Of reuse (docs/source/features/kvcache.md, evictionPolicy.cpp) the allocator `prefix` has what
+traces can ask for: blocks are found by content, and without priorities of their own all have the
+default of 35, so that the priority queues are one LRU queue, in which a request's last block comes
+first.
 Assumed, or different on purpose: a block is found from the iteration on in which it is computed, so
 that a twin in the same iteration hits it, where the engine holds the twin back for one iteration;
 of a block that matches in part nothing is reused (enable_partial_reuse is on there, and copies);
