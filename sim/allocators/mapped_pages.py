@@ -14,7 +14,7 @@ seat first. pool[NUM_FREE] counts it, too.
 
 from __future__ import annotations
 
-from sim.allocators.base import NUM_TERMS, resize_row
+from sim.allocators.base import NUM_RECORDED, resize_row
 from sim.allocators.blocks import BLOCK_SIZE, NUM_FREE, BlockIds, admission, blocks_for
 from sim.allocators.blocks import NUM_CELLS as NUM_BLOCK_CELLS
 from sim.jit import compiled
@@ -174,7 +174,7 @@ def append_ahead(
     for i in range(num_iterations):
         for k in range(len(rows)):
             write(pool, sequences, seat_of, seats, pages, unmapped, rows[k], 1)
-        for j in range(NUM_TERMS):
+        for j in range(NUM_RECORDED):
             log[i, j] = pool[j]
 
 

@@ -35,7 +35,7 @@ from sim.allocators.base import (
     ADMISSIONS,
     EXTERNAL,
     FREE,
-    NUM_TERMS,
+    NUM_RECORDED,
     Admission,
     BoolArray,
     ConservationError,
@@ -132,7 +132,7 @@ class VAttention(BlockTables):
         pool[mapped_pages.DEFERS] = self.deferred_reclamation
         pool[mapped_pages.MAPS_AHEAD] = self.map_ahead
         self._pool = pool
-        self.terms = pool[:NUM_TERMS]
+        self.recorded = pool[:NUM_RECORDED]
         # a stack: block 0 is on top, so a fresh pool is handed out in order of ids
         self._unmapped = np.arange(num_blocks - 1, -1, -1, dtype=np.int32)
         self._width = min(num_blocks, -(-max_model_len // self.block_size))

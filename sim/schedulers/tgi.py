@@ -31,6 +31,7 @@ from sim.sequence import (
     FIRST_SCHEDULED_NS,
     MAX_FINAL_TOKENS,
     NEVER_NS,
+    NUM_COMPUTED,
     NUM_PENDING,
     NUM_PREEMPTIONS,
     NUM_SLOTS,
@@ -194,15 +195,17 @@ class Tgi(QueueScheduler):
         old, computed = self.num_running, []
         for _ in range(count):
             row = self._open_head()
-            num_tokens = self.sequences.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
-            verdict = self.allocator.admit(row, num_tokens)
+            known, hit = self.sequences.rows.item(row, NUM_TOKENS), self.allocator.lookup(row)
+            verdict = self.allocator.admit(row, known - hit)
             if verdict is Admission.NEVER:
                 self._drop_head(row, self.allocator.refusal(row), now_ns)
             elif verdict is Admission.LATER:
                 self.blocked = MEMORY
                 break
             else:
-                computed.append(num_tokens)
+                computed.append(known - hit)
+                self.tally.looked_up(known, hit)
+                self.tally.admitted(self._waiting.head, hit)
                 self._start_head(row, now_ns)
         if self.num_waiting == 0:
             self.blocked = NOTHING
@@ -242,12 +245,13 @@ class Tgi(QueueScheduler):
         self._has_preempted = True
         self.num_running -= 1
         row = self.running.item(self.num_running)
+        request, computed = self.sequences.rows[row, [REQUEST, NUM_COMPUTED]].tolist()
+        self.tally.preempted(request, computed)
         self.allocator.free(np.array([row]))
         self._num_promised -= self._promised.pop(row)
         if self.num_running == 0:
             self.fail(row, "grew beyond the memory of the whole pool while running alone", now_ns)
             return
-        request = self.sequences.rows.item(row, REQUEST)
         self.requests[request, NUM_PREEMPTIONS] += 1
         self.num_preemptions += 1
         self._put_back(request, row)
@@ -266,6 +270,9 @@ class Tgi(QueueScheduler):
         for row in rows.tolist():
             self._num_promised -= self._promised.pop(row)
         super()._leave(rows)
+
+    def counters(self) -> dict[str, int]:
+        return self.tally.counters()
 
     @property
     def is_steady(self) -> bool:

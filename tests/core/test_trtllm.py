@@ -7,6 +7,8 @@ from sim.allocators import Allocator
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.allocators.prefix import Prefix
+from sim.allocators.radix import Radix
+from sim.allocators.vattention import VAttention
 from sim.costs.linear import Constant
 from sim.engine import Memory, Run, simulate
 from sim.schedulers.trtllm import Policy, TrtLlm
@@ -93,11 +95,21 @@ def test_paused_requests_resume_in_the_order_in_which_they_came() -> None:
     assert times_us(done, FINISH_NS) == [6, 8, 10]
 
 
-@pytest.mark.parametrize("memory", [Paged(block_size=4), Prefix(block_size=4), Contiguous("max")])
+@pytest.mark.parametrize(
+    "memory",
+    [
+        Paged(block_size=4),
+        Prefix(block_size=4),
+        Radix(block_size=4),
+        VAttention(block_size=4),
+        Contiguous("max_tokens"),
+    ],
+    ids=lambda memory: memory.kind,
+)
 def test_a_guarantee_holds_in_an_overloaded_pool(memory: Allocator) -> None:
     rng = np.random.default_rng(1)
     lengths = [(0, int(p), int(o), int(o) + 9) for p, o in rng.integers(1, 30, (60, 2))]
-    done = run(lengths, "guaranteed_no_evict", 1100 if memory.kind == "contiguous" else 200, memory)
+    done = run(lengths, "guaranteed_no_evict", 200, memory)
     assert done.scheduler.num_preemptions == 0
     assert (done.requests[:, STATUS] == 1).all()
     assert done.recorder.num_queued_iterations > 0

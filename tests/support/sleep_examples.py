@@ -80,16 +80,9 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
             "num_cpu_blocks": (0, 100)[choose(0, 1)],
         }
-    if kind == "contiguous":
-        return kind, choose_placement(choose, num_slots)
-    if kind == "vattention":
-        sizes = [size for size in (1, 2, 5) if size <= num_slots]
-        return kind, {
-            "block_size": sizes[choose(0, len(sizes) - 1)],
-            "watermark": (0.0, 0.1)[choose(0, 1)],
-            "deferred_reclamation": choose(0, 3) > 0,
-            "map_ahead": choose(0, 3) > 0,
-        }
+    if kind in {"contiguous", "vattention"}:
+        chosen = choose_placement if kind == "contiguous" else choose_pages
+        return kind, chosen(choose, num_slots)
     if kind == "prefix":
         sizes = [size for size in (1, 2, 4) if 2 * size <= num_slots]
         return kind, {
@@ -118,6 +111,17 @@ def choose_placement(choose: Choose, num_slots: int) -> dict[str, Any]:
     if parameters["placement"] == "buddy":
         return {**parameters, "min_block": (1, 4, 8)[choose(0, 2)]}
     return {**parameters, "granularity": (1, 8)[choose(0, 1)], "compaction": bool(choose(0, 1))}
+
+
+def choose_pages(choose: Choose, num_slots: int) -> dict[str, Any]:
+    """The parameters of vattention."""
+    sizes = [size for size in (1, 2, 5) if size <= num_slots]
+    return {
+        "block_size": sizes[choose(0, len(sizes) - 1)],
+        "watermark": (0.0, 0.1)[choose(0, 1)],
+        "deferred_reclamation": choose(0, 3) > 0,
+        "map_ahead": choose(0, 3) > 0,
+    }
 
 
 def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
