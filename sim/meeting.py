@@ -70,12 +70,14 @@ def _settle_max_tokens(cell: Cell, config: Config, trace: Trace) -> None:
     if rule == REQUIRED and preset is not None:
         sentence = f"{preset.name} admits by it, and the trace has none; accepted: {accepted}"
         cell.report(where, sentence)
-    is_told = rule not in {None, REQUIRED} or trace.max_tokens is not None
+        return
+    is_told = rule is not None or trace.max_tokens is not None
+    lacks = "workload.max_tokens, because the trace has none of its own"
     if config["allocator"].get("reservation") == "max_tokens" and not is_told:
-        cell.report(
-            ("allocator", "reservation"),
-            "max_tokens needs workload.max_tokens, because the trace has none of its own",
-        )
+        cell.report(("allocator", "reservation"), f"max_tokens needs {lacks}")
+    scheduler: Scheduler = build_part("scheduler", config["scheduler"], Path())
+    if scheduler.admits_by_max_tokens and not is_told:
+        cell.report(("scheduler",), f"{config['scheduler']['kind']} admits by {lacks}")
 
 
 def _meet_parts(config: Config, trace: Trace, report: Report) -> list[str]:

@@ -72,6 +72,10 @@ COUNTERS = (
     "num_hit_requests",
     "num_recomputed_tokens",
     "num_evicted_blocks",
+    "num_pages_taken",
+    "num_pages_mapped",
+    "num_pages_mapped_ahead",
+    "num_pages_unmapped",
 )
 
 

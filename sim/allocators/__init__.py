@@ -1,7 +1,8 @@
 """Allocators: how the slots of the KV pool are given to sequences. One file an allocator.
 
 ALLOCATORS is the table of plug-ins; compiled operations of a family live in arena.py (contiguous),
-blocks.py (paged), shared_blocks.py (paged_cow), cached_blocks.py (prefix), tree_slots.py (radix).
+blocks.py (paged), shared_blocks.py (paged_cow), cached_blocks.py (prefix), tree_slots.py (radix)
+and mapped_pages.py (vattention).
 """
 
 from sim.allocators.base import Admission, Allocator, ConservationError, KVUsage
@@ -11,6 +12,7 @@ from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
 from sim.allocators.radix import Radix
 from sim.allocators.unbounded import Unbounded
+from sim.allocators.vattention import VAttention
 
 ALLOCATORS: dict[str, type[Allocator]] = {
     "contiguous": Contiguous,
@@ -19,6 +21,7 @@ ALLOCATORS: dict[str, type[Allocator]] = {
     "prefix": Prefix,
     "radix": Radix,
     "unbounded": Unbounded,
+    "vattention": VAttention,
 }
 
 __all__ = ["ALLOCATORS", "Admission", "Allocator", "ConservationError", "KVUsage"]

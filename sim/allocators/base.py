@@ -217,6 +217,17 @@ class Allocator(ABC):
             self.sequences.close(row)
         return answer
 
+    def can_finish(self, row: int, rows: IntArray) -> bool:
+        """Whether the row could grow to the most it may become, while rows do the same.
+
+        Changes nothing. Memory whose admission takes all that a row will ever need can always.
+        """
+        return True
+
+    def never_finishes(self, requests: IntArray) -> BoolArray:
+        """Which requests may outgrow an empty pool: bool, one a request. Changes nothing."""
+        return np.zeros(len(requests), np.bool_)
+
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         """Run num_iterations iterations of one token a row, known to succeed.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from sim.allocators import blocks
-from sim.allocators.base import Allocator
-from sim.sequence import NUM_SLOTS, IntArray
+from sim.allocators.base import Allocator, BoolArray
+from sim.sequence import MAX_FINAL_TOKENS, NUM_SLOTS, IntArray
 
 
 class BlockTables(Allocator):
@@ -20,6 +20,25 @@ class BlockTables(Allocator):
     @property
     def num_blocks(self) -> int:
         return self._pool.item(blocks.NUM_BLOCKS)
+
+    @property
+    def num_usable_blocks(self) -> int:
+        """Blocks that sequences can have."""
+        return self.num_blocks
+
+    def num_held_hits(self, row: int) -> int:
+        """Blocks that a waiting row would share with rows that hold them. Changes nothing."""
+        return 0
+
+    def can_finish(self, row: int, rows: IntArray) -> bool:
+        need = -(-self._rows.item(row, MAX_FINAL_TOKENS) // self.block_size)
+        spare = self._pool.item(blocks.NUM_FREE)
+        spare -= int(blocks.outstanding(self._pool, self._rows, rows))
+        return need <= spare or need - self.num_held_hits(row) <= spare
+
+    def never_finishes(self, requests: IntArray) -> BoolArray:
+        need = -(-requests[:, MAX_FINAL_TOKENS] // self.block_size)
+        return np.greater(need, self.num_usable_blocks)
 
     def block_table(self, row: int) -> IntArray:
         """Ids of the row's blocks in logical order."""

@@ -12,13 +12,20 @@ from numpy.typing import NDArray
 
 from sim.allocators.base import NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
 from sim.jit import compiled
-from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray
+from sim.sequence import (
+    FINAL_TOKENS,
+    MAX_FINAL_TOKENS,
+    NUM_COMPUTED,
+    NUM_SLOTS,
+    NUM_TOKENS,
+    IntArray,
+)
 
 BlockIds = NDArray[np.int32]
 
 # cells of the pool's state, after what is recorded
-BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, WATERMARK_BLOCKS = range(NUM_RECORDED, NUM_RECORDED + 4)
-NUM_CELLS = NUM_RECORDED + 4
+BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, WATERMARK_BLOCKS, RESERVES = range(NUM_RECORDED, NUM_RECORDED + 5)
+NUM_CELLS = NUM_RECORDED + 5
 
 
 def check_knobs(block_size: int, watermark: float) -> None:
@@ -45,6 +52,26 @@ def admission(pool: IntArray, num_tokens: int) -> int:
 
 
 @compiled
+def room_for(pool: IntArray, sequences: IntArray, row: int, num_tokens: int) -> int:
+    """Tokens that need room if the row is to hold num_tokens: all it may write, if it reserves."""
+    if pool[RESERVES] == 0:
+        return num_tokens
+    longest: int = max(num_tokens, sequences[row, MAX_FINAL_TOKENS] - 1)
+    return longest
+
+
+@compiled
+def outstanding(pool: IntArray, sequences: IntArray, rows: IntArray) -> int:
+    """Blocks that the rows may still take, if each becomes as long as it may."""
+    size = pool[BLOCK_SIZE]
+    total = 0
+    for i in range(len(rows)):
+        longest = blocks_for(sequences[rows[i], MAX_FINAL_TOKENS], size)
+        total += max(longest - sequences[rows[i], NUM_SLOTS] // size, 0)
+    return total
+
+
+@compiled
 def write(
     pool: IntArray,
     sequences: IntArray,
@@ -59,7 +86,7 @@ def write(
     num_slots = sequences[row, NUM_SLOTS]
     if written > num_slots:
         held = num_slots // block_size
-        need = blocks_for(written, block_size) - held
+        need = blocks_for(room_for(pool, sequences, row, written), block_size) - held
         num_free = pool[NUM_FREE]
         if need > num_free:
             return False
@@ -107,7 +134,7 @@ def admit(
     count: int,
 ) -> int:
     """admission for all of the row's tokens and, if they fit, write count of them."""
-    verdict = admission(pool, sequences[row, NUM_TOKENS])
+    verdict = admission(pool, room_for(pool, sequences, row, sequences[row, NUM_TOKENS]))
     if verdict == 0:
         write(pool, sequences, table, free_blocks, row, count)
     return verdict
@@ -115,7 +142,7 @@ def admit(
 
 @compiled
 def distance_to_boundary(sequences: IntArray, row: int) -> int:
-    """Tokens that still fit into the row's last block; fewer than a block."""
+    """Tokens that still fit into the row's last block; fewer than a block, unless it reserved."""
     distance: int = sequences[row, NUM_SLOTS] - sequences[row, NUM_COMPUTED]
     return distance
 

@@ -121,6 +121,12 @@ class CheckedAllocator(Allocator):
     def never_fits(self, requests: IntArray) -> BoolArray:
         return self._ask("never_fits", lambda: self.inner.never_fits(requests), rows=False)
 
+    def can_finish(self, row: int, rows: IntArray) -> bool:
+        return self._ask("can_finish", lambda: self.inner.can_finish(row, rows))
+
+    def never_finishes(self, requests: IntArray) -> BoolArray:
+        return self._ask("never_finishes", lambda: self.inner.never_finishes(requests), rows=False)
+
     def fragmented_for(self, row: int) -> bool:
         return self._ask("fragmented_for", lambda: self.inner.fragmented_for(row))
 

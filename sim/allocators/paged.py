@@ -10,7 +10,7 @@ v0's order within one sequence is unspecified.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,22 +30,41 @@ from sim.allocators.base import (
 from sim.allocators.block_tables import BlockTables
 from sim.allocators.copied_forks import CopiedForks
 from sim.jit import STRIDED, direct
-from sim.sequence import NUM_SLOTS, NUM_TOKENS, PROMPT_TOKENS, IntArray, SequenceTable
+from sim.sequence import (
+    MAX_FINAL_TOKENS,
+    NUM_SLOTS,
+    NUM_TOKENS,
+    PROMPT_TOKENS,
+    IntArray,
+    SequenceTable,
+)
 
 
 class Paged(CopiedForks, BlockTables):
     """Blocks of block_size slots.
 
     watermark is the fraction of all blocks that an admission must leave free, rounded down
-    (vLLM v0: 0.01); sequences that already run may use them.
+    (vLLM v0: 0.01); sequences that already run may use them. reservation says what an admission
+    takes: blocks as tokens need them, or at once those of the prompt and max_tokens of output, of
+    which the last is never written.
     """
 
     kind: ClassVar[str] = "paged"
 
-    def __init__(self, block_size: int = 16, watermark: float = 0.0) -> None:
+    def __init__(
+        self,
+        block_size: int = 16,
+        watermark: float = 0.0,
+        reservation: Literal["none", "max_tokens"] = "none",
+    ) -> None:
         blocks.check_knobs(block_size, watermark)
+        if reservation not in {"none", "max_tokens"}:
+            raise ValueError(
+                f"reservation: unknown value {reservation!r}; accepted: none, max_tokens"
+            )
         self.block_size = block_size
         self.watermark = watermark
+        self.reservation = reservation
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
@@ -61,6 +80,7 @@ class Paged(CopiedForks, BlockTables):
         pool[blocks.BLOCK_SIZE] = self.block_size
         pool[blocks.NUM_BLOCKS] = pool[blocks.NUM_FREE] = num_blocks
         pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
+        pool[blocks.RESERVES] = self.reservation == "max_tokens"
         self._pool = pool
         self.recorded = pool[:NUM_RECORDED]
         # a stack: block 0 is on top, so a fresh pool is handed out in order of ids
@@ -89,11 +109,18 @@ class Paged(CopiedForks, BlockTables):
         self._scratch: IntArray = np.empty(self.block_size + capacity, np.int64)
 
     def can_allocate(self, row: int) -> Admission:
+        return ADMISSIONS[blocks.admission(self._pool, self._room_for(row))]
+
+    def _room_for(self, row: int) -> int:
+        """Tokens for which the row needs blocks when it is admitted."""
         num_tokens = self._rows.item(row, NUM_TOKENS)
-        return ADMISSIONS[blocks.admission(self._pool, num_tokens)]
+        return int(blocks.room_for(self._pool, self._rows, row, num_tokens))
 
     def never_fits(self, requests: IntArray) -> BoolArray:
-        need = -(-requests[:, PROMPT_TOKENS] // self.block_size)
+        num_tokens = requests[:, PROMPT_TOKENS]
+        if self.reservation == "max_tokens":
+            num_tokens = np.maximum(num_tokens, requests[:, MAX_FINAL_TOKENS] - 1)
+        need = -(-num_tokens // self.block_size)
         usable = self.num_blocks - self._pool.item(blocks.WATERMARK_BLOCKS)
         return np.greater(need, usable)
 
@@ -112,6 +139,8 @@ class Paged(CopiedForks, BlockTables):
         )
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
+        if self.reservation == "max_tokens":
+            return num_iterations  # the rows have their blocks
         most_blocks = len(rows) * (num_iterations // self.block_size + 1)
         if most_blocks <= self._pool.item(blocks.NUM_FREE):
             return num_iterations  # enough even if every row is at a boundary: the common case
@@ -149,7 +178,7 @@ class Paged(CopiedForks, BlockTables):
         return self._free_blocks[: self._pool.item(blocks.NUM_FREE)][::-1].astype(np.int64)
 
     def refusal(self, row: int) -> str:
-        need = -(-self._rows.item(row, NUM_TOKENS) // self.block_size)
+        need = -(-self._room_for(row) // self.block_size)
         spare = self._pool.item(blocks.WATERMARK_BLOCKS)
         keep = f" and must keep {spare} free" if spare else ""
         return (

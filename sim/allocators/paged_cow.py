@@ -203,6 +203,10 @@ class PagedCow(HostPool):
             need = need - begins * (count // self.block_size)
         return np.greater(need, self._usable())
 
+    @property
+    def num_usable_blocks(self) -> int:
+        return self._usable()
+
     def _usable(self) -> int:
         """Blocks that admissions can have."""
         taken = self._pool[[blocks.WATERMARK_BLOCKS, shared_blocks.NUM_PINNED]].sum()

@@ -177,6 +177,16 @@ class Prefix(BlockTables):
         count = int(min(num_iterations, longer))
         return self._until_lost(*state, *state_of_blocks, row, rows, count, self._scratch)
 
+    @property
+    def num_usable_blocks(self) -> int:
+        return self.num_blocks - 1
+
+    def num_held_hits(self, row: int) -> int:
+        hits = self._find(self._pool, self._rows, self._keys, self._chains, row)
+        keys = self._keys[row, cached_blocks.FIRST_KEY : cached_blocks.FIRST_KEY + hits]
+        found = self._chains[keys, cached_blocks.FIRST]
+        return int(np.count_nonzero(self._blocks[found, cached_blocks.REF_CNT]))
+
     def can_allocate(self, row: int) -> Admission:
         return self.can_admit(row, self._rows.item(row, NUM_TOKENS) - self.lookup(row))
 

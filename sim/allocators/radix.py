@@ -25,6 +25,7 @@ from sim.allocators.tree_policies import EVICTION_POLICIES
 from sim.jit import STRIDED, direct
 from sim.sequence import (
     FINAL_TOKENS,
+    MAX_FINAL_TOKENS,
     NUM_COMPUTED,
     NUM_SLOTS,
     NUM_TOKENS,
@@ -112,6 +113,17 @@ class Radix(TreeMemory):
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         need = -(-requests[:, PROMPT_TOKENS] // self.block_size)
+        return np.greater(need, self.num_blocks)
+
+    def can_finish(self, row: int, rows: IntArray) -> bool:
+        size = self.block_size
+        hit, unlocked = self._peek(row)
+        need = -(-self._rows.item(row, MAX_FINAL_TOKENS) // size) * size - hit + unlocked
+        others = size * int(blocks.outstanding(self._pool, self._rows, rows))
+        return need <= self.available_size + self.tree.evictable - others
+
+    def never_finishes(self, requests: IntArray) -> BoolArray:
+        need = -(-requests[:, MAX_FINAL_TOKENS] // self.block_size)
         return np.greater(need, self.num_blocks)
 
     def admit(self, row: int, count: int) -> Admission:

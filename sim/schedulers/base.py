@@ -33,7 +33,9 @@ from sim.sequence import (
 )
 
 # why a request is still waiting after schedule()
-NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET, BATCH = range(5)  # BATCH: until it has ended
+NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET = range(4)
+BATCH = 4  # until it has ended
+PACE = 5  # until others have decoded for a while, or more requests wait
 
 
 class Scheduler(ABC):
@@ -51,7 +53,12 @@ class Scheduler(ABC):
     needs: frozenset[str] = frozenset()
     uses: frozenset[str] = frozenset()
     reorders_queue: bool = False
-    """Whether an arrival can overtake others that wait, so that every arrival must be seen."""
+    """Whether an arrival can overtake others that wait, so that every arrival must be seen.
+
+    Or whether it can decide, now, that others are admitted.
+    """
+    admits_by_max_tokens: bool = False
+    """Whether it must be told how long outputs may become, which no trace's output is."""
 
     def bind_branches(self, branches: Branches) -> None:  # noqa: B027 - most know no branches
         """Take what says how requests fork, before `bind`; without, none does."""

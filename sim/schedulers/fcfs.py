@@ -212,7 +212,7 @@ class Fcfs(Scheduler):
                 else:
                     self.blocked = TOKEN_BUDGET
                     return
-            verdict = self.allocator.admit(row, num_tokens)
+            verdict = self._take(row, num_tokens)
             if verdict is Admission.LATER:
                 self.blocked = MEMORY
                 return
@@ -226,6 +226,10 @@ class Fcfs(Scheduler):
             self.num_waiting -= 1
             self.run_row(row)
             self._start_row(self.batch, self.sequences.rows, self.requests, row, num_tokens, now_ns)
+
+    def _take(self, row: int, num_tokens: int) -> Admission:
+        """Memory for the first waiting request, which computes num_tokens."""
+        return self.allocator.admit(row, num_tokens)
 
     def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
         """End a request that has run before and has grown too long to resume."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -38,7 +39,10 @@ class Queue:
         self._requests.remove(request)
 
     def in_order(self) -> list[int]:
-        return list(self._requests)
+        return list(self)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._requests)
 
 
 class ByPriority(Queue):
@@ -67,8 +71,8 @@ class ByPriority(Queue):
         self._heap = [urgency for urgency in self._heap if urgency[2] != request]
         heapq.heapify(self._heap)
 
-    def in_order(self) -> list[int]:
-        return [request for _, _, request in sorted(self._heap)]
+    def __iter__(self) -> Iterator[int]:
+        return (request for _, _, request in sorted(self._heap))
 
 
 class QueueScheduler(Scheduler):

@@ -39,7 +39,8 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"block_size": block_size, "watermark": watermark}
         for block_size in (1, 3, 16)
         for watermark in (0.0, 0.1)
-    ],
+    ]
+    + [{"block_size": block_size, "reservation": "max_tokens"} for block_size in (1, 4)],
     "paged_cow": [
         {"block_size": block_size, "watermark": watermark}
         for block_size in (1, 3, 16)
@@ -61,6 +62,12 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         for policy in ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
     ]
     + [{"block_size": 8, "split_at_prompt": False}, {"block_size": 1, "split_at_prompt": False}],
+    "vattention": [
+        {"block_size": 1},
+        {"block_size": 3, "watermark": 0.1},
+        {"block_size": 4, "map_ahead": False},
+        {"block_size": 4, "deferred_reclamation": False},
+    ],
 }
 
 ENTRIES = [
@@ -220,6 +227,19 @@ def test_every_kind_is_the_key_of_its_entry() -> None:
     [
         ("paged", {"block_size": 0}, "block_size: must be at least 1 slot, got 0"),
         ("paged", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
+        ("paged", {"reservation": "pow2"}, "reservation: unknown value 'pow2'; accepted: none, m"),
+        ("vattention", {"page_size_kib": 32}, "page_size_kib: unknown value 32; accepted: 64, 128"),
+        ("vattention", {"layers": 0}, "layers: must be at least 1, got 0"),
+        (
+            "vattention",
+            {"kv_bytes_per_token": 1000, "layers": 3},
+            "layers: the 1000 KV bytes of a token are no 6 tensors",
+        ),
+        (
+            "vattention",
+            {"page_size_kib": 64, "kv_bytes_per_token": 1 << 20, "layers": 2},
+            "page_size_kib: a token has 262144 bytes in each tensor, more than a page of 64 KiB",
+        ),
         ("prefix", {"free_order": "fifo"}, "free_order: unknown value 'fifo'; accepted: prepend"),
         ("prefix", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
         ("radix", {"block_size": 0}, "block_size: must be at least 1 slot, got 0"),
@@ -251,6 +271,12 @@ def test_a_wrong_parameter_is_named_with_its_rule(
         ("paged", {"block_size": 16}, "block_size: a block of 16 slots is larger than the pool"),
         ("prefix", {"block_size": 8}, "block_size: a block of 8 slots beside the null block is"),
         ("radix", {"block_size": 16}, "block_size: a block of 16 slots is more than the pool"),
+        (
+            "vattention",
+            {"block_size": 16},
+            "block_size: a page of 16 slots is larger than the pool",
+        ),
+        ("vattention", {}, "block_size: the tokens of a page follow from a model with layers"),
         ("contiguous", {"granularity": 16}, "granularity: 16 slots are more than the pool of 15"),
     ],
 )

@@ -11,7 +11,7 @@ from sim.allocators.base import CACHED, FREE
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS, Scheduler
-from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, PACE, TOKEN_BUDGET
 from sim.sequence import (
     ARRIVAL_NS,
     FAILED,
@@ -45,6 +45,16 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"max_num_batched_tokens": 5, "enable_chunked_prefill": True, "max_num_seqs": 8},
     ],
     "static": [{}, {"max_num_seqs": 3}],
+    "tgi": [
+        {},
+        {"max_batch_prefill_tokens": 25, "max_num_seqs": 3, "max_waiting_tokens": 3},
+        {"waiting_served_ratio": 1.2, "max_waiting_tokens": 6, "max_batch_total_tokens": 50},
+    ],
+    "trtllm": [
+        {},
+        {"capacity_scheduler_policy": "max_utilization", "max_num_batched_tokens": 24},
+        {"max_num_batched_tokens": 12, "enable_chunked_prefill": True, "max_num_seqs": 2},
+    ],
     "vllm_v0": [
         {"max_num_seqs": 4},
         {"max_num_batched_tokens": 40, "max_paddings": 8},
@@ -65,6 +75,7 @@ ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
     "contiguous": {"reservation": "pow2"},
     "paged_cow": {"block_size": 4, "num_cpu_blocks": 100},
     "prefix": {"block_size": 4, "watermark": 0.1},
+    "vattention": {"block_size": 4},
 }
 
 every_pair = pytest.mark.parametrize(
@@ -199,6 +210,8 @@ def test_the_examples_wait_for_every_reason() -> None:
         seen[policy] |= watch.reasons_to_wait
     assert seen["fcfs"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["static"] == {NOTHING, MEMORY, MAX_NUM_SEQS, BATCH}
+    assert seen["tgi"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET, PACE}
+    assert seen["trtllm"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["vllm_v0"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["vllm_v1"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["vllm_v1_async"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
@@ -219,6 +232,13 @@ def test_every_policy_is_the_key_of_its_entry() -> None:
             "vllm_v1",
             {"long_prefill_token_threshold": -1},
             "long_prefill_token_threshold: must be at least 0, got -1",
+        ),
+        ("tgi", {"max_batch_total_tokens": 0}, "max_batch_total_tokens: must be at least 1, got 0"),
+        ("tgi", {"waiting_served_ratio": -1.0}, "waiting_served_ratio: must be at least 0, got -1"),
+        (
+            "trtllm",
+            {"capacity_scheduler_policy": "static_batch"},
+            "capacity_scheduler_policy: unknown value 'static_batch'; accepted: guaranteed",
         ),
         ("vllm_v1", {"policy": "lifo"}, "policy: unknown value 'lifo'; accepted: fcfs, priority"),
     ],

@@ -18,16 +18,23 @@ from sim.engine import Options, simulate
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, lay_over, read_engine
 from sim.plugins import find_class, parameter_names
 from sim.runspec import sequence_content
+from sim.sequence import SequenceTable
 
 ROOT = Path(__file__).parents[2]
 SHARED = SHAREGPT.replace("}}\n", "}, prefix: [40]}\n")
-FROM_MODEL = {"kv_bytes_per_token"}  # what presets leave open
+FROM_MODEL = {"kv_bytes_per_token", "layers"}  # what presets leave open
 ACCEPTED = f"accepted: {', '.join(ENGINES)}, or the path of a file like ./mine.yaml"
 MINE = "allocator: {kind: paged, block_size: 8}\nscheduler: {kind: fcfs}\n"
 
 
 def text(engine: str, more: str = "") -> str:
     return f"name: example\nengine: {engine}\n{SHARED}{more}"
+
+
+def told(engine: str, more: str = "") -> str:
+    """An experiment that says max_tokens, for engines that admit by them."""
+    workload = "kind: sharegpt, max_tokens: 400"
+    return text(engine, more).replace("kind: sharegpt", workload)
 
 
 def configs(folder: Path, experiment: str, *overrides: str) -> list[dict[str, Any]]:
@@ -43,7 +50,7 @@ def preset_file(name: str) -> dict[str, Any]:
 def test_every_preset_runs_a_trace_and_is_named_in_the_resolved_configuration(
     tmp_path: Path, name: str
 ) -> None:
-    experiment = load(tmp_path, text(name))
+    experiment = load(tmp_path, told(name))
     (spec,) = experiment.runs()
     trace, requests, memory, allocator, scheduler, cost = spec.build()
     how = Options(content=sequence_content(trace))
@@ -158,7 +165,12 @@ def test_an_experiment_overrides_key_by_key(tmp_path: Path) -> None:
 def test_a_part_of_another_kind_replaces_the_engine_s_entirely(tmp_path: Path) -> None:
     more = "allocator: {kind: paged}\nscheduler: {kind: vllm_v1_async}\n"
     (config,) = configs(tmp_path, text("vllm-0.16", more))
-    assert config["allocator"] == {"kind": "paged", "block_size": 16, "watermark": 0.0}
+    assert config["allocator"] == {
+        "kind": "paged",
+        "block_size": 16,
+        "watermark": 0.0,
+        "reservation": "none",
+    }
     assert config["scheduler"]["count_blocked_lookups"] is False
 
 
@@ -454,6 +466,57 @@ def test_an_engine_that_admits_by_max_tokens_must_be_told_them(tmp_path: Path) -
     ]
     said = text("./mine.yaml").replace("kind: sharegpt", "kind: sharegpt, max_tokens: 100")
     assert configs(tmp_path, said)[0]["workload"]["max_tokens"] == 100
+
+
+@pytest.mark.parametrize("name", ["tensorrt-llm-no-evict", "tgi"])
+def test_engines_that_reserve_for_max_tokens_say_so_once(tmp_path: Path, name: str) -> None:
+    assert errors_of(tmp_path, text(name)) == [
+        f"x.yaml:3: workload.max_tokens: {name} admits by it, and the trace has none; "
+        "accepted: output, max_model_len or a number"
+    ]
+
+
+def test_a_scheduler_that_admits_by_max_tokens_must_be_told_them(tmp_path: Path) -> None:
+    lacks = "admits by workload.max_tokens, because the trace has none of its own"
+    start = f"name: example\n{SHAREGPT}allocator: {{kind: paged}}\nscheduler: "
+    assert errors_of(tmp_path, start + "{kind: tgi}\n") == [f"x.yaml:4: scheduler: tgi {lacks}"]
+    assert errors_of(tmp_path, start + "{kind: trtllm}\n") == [
+        f"x.yaml:4: scheduler: trtllm {lacks}"
+    ]
+    load(tmp_path, start + "{kind: trtllm, capacity_scheduler_policy: max_utilization}\n")
+
+
+def test_the_two_policies_of_tensorrt_llm_differ_in_nothing_else() -> None:
+    one, other = preset_file("tensorrt-llm-no-evict"), preset_file("tensorrt-llm-max-util")
+    assert one.pop("workload") == {"max_tokens": "required"}
+    for preset in (one, other):
+        del preset["version"], preset["description"]
+        del preset["scheduler"]["capacity_scheduler_policy"]
+    assert one == other
+
+
+@pytest.mark.parametrize(("page_size_kib", "block_size"), [(64, 32), (2048, 1024)])
+def test_the_pages_of_vattention_are_the_model_s(
+    tmp_path: Path, page_size_kib: int, block_size: int
+) -> None:
+    more = (
+        f"model: llama-3-8b\ndevice: a100-80gb-sxm\nallocator: {{page_size_kib: {page_size_kib}}}\n"
+    )
+    (spec,) = load(tmp_path, text("vattention", more)).runs()
+    _, _, memory, allocator, *_ = spec.build()
+    allocator.bind(memory.num_slots, SequenceTable(), memory.max_model_len)
+    assert allocator.num_blocks == memory.num_slots // block_size
+    assert allocator.usage().external == memory.num_slots % block_size
+    assert spec.config["gpu_memory_utilization"] == 0.85
+
+
+def test_vattention_without_a_model_needs_the_tokens_of_a_page(tmp_path: Path) -> None:
+    more = "kv_cache: {num_slots: 4096}\n"
+    assert errors_of(tmp_path, text("vattention", more)) == [
+        "x.yaml:2: engine: vattention's allocator.block_size: the tokens of a page follow from a "
+        "model with layers, and there is none; give it, or block_size"
+    ]
+    load(tmp_path, text("vattention", more + "allocator: {block_size: 64}\n"))
 
 
 def test_an_engine_s_rule_of_max_tokens_is_used_where_nobody_else_says_one(tmp_path: Path) -> None:

@@ -68,7 +68,12 @@ allocator:
 
 def test_every_default_is_filled_in(tmp_path: Path) -> None:
     config = load(tmp_path, HEAD + INLINE + PAGED).runs()[0].config
-    assert config["allocator"] == {"kind": "paged", "block_size": 16, "watermark": 0.0}
+    assert config["allocator"] == {
+        "kind": "paged",
+        "block_size": 16,
+        "watermark": 0.0,
+        "reservation": "none",
+    }
     assert config["scheduler"] == {
         "kind": "fcfs",
         "max_num_seqs": 256,

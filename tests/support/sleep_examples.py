@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.allocators import ALLOCATORS
-from sim.allocators.tree_policies import EVICTION_POLICIES
 from sim.allocators.declared import declared_prefixes
+from sim.allocators.tree_policies import EVICTION_POLICIES
 from sim.arrivals import FollowUps
 from sim.branching import WorkloadBranches
 from sim.costs import CostModel
@@ -72,6 +72,7 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
         return kind, {
             "block_size": sizes[choose(0, len(sizes) - 1)],
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
+            "reservation": ("none", "max_tokens")[choose(0, 3) == 3],
         }
     if kind == "paged_cow":
         sizes = [size for size in (1, 3, 4, 16) if size <= num_slots]
@@ -81,8 +82,9 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
             "num_cpu_blocks": (0, 5000)[choose(0, 1)],
             "shared_prefix_tokens": (0, 0, 2, 5)[choose(0, 3)],
         }
-    if kind == "contiguous":
-        return kind, choose_placement(choose, num_slots)
+    if kind in {"contiguous", "vattention"}:
+        chosen = choose_placement if kind == "contiguous" else choose_pages
+        return kind, chosen(choose, num_slots)
     if kind == "prefix":
         sizes = [size for size in (1, 2, 4) if 2 * size <= num_slots]
         return kind, {
@@ -113,6 +115,17 @@ def choose_placement(choose: Choose, num_slots: int) -> dict[str, Any]:
     return {**parameters, "granularity": (1, 8)[choose(0, 1)], "compaction": bool(choose(0, 1))}
 
 
+def choose_pages(choose: Choose, num_slots: int) -> dict[str, Any]:
+    """The parameters of vattention."""
+    sizes = [size for size in (1, 2, 5) if size <= num_slots]
+    return {
+        "block_size": sizes[choose(0, len(sizes) - 1)],
+        "watermark": (0.0, 0.1)[choose(0, 1)],
+        "deferred_reclamation": choose(0, 3) > 0,
+        "map_ahead": choose(0, 3) > 0,
+    }
+
+
 def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
     """A registered scheduler: few or many sequences, with and without a token budget."""
     kinds = sorted(SCHEDULERS)
@@ -120,6 +133,13 @@ def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
     parameters: dict[str, Any] = {"max_num_seqs": choose(1, 8)}
     if kind == "static":
         return kind, parameters
+    if kind == "tgi":
+        budgets = {"max_batch_prefill_tokens": choose(1, 60), "max_waiting_tokens": choose(0, 9)}
+        parameters |= budgets if choose(0, 1) else {}
+        return kind, {**parameters, "waiting_served_ratio": (0.0, 0.3, 1.2)[choose(0, 2)]}
+    if kind == "trtllm":
+        policy = ("guaranteed_no_evict", "max_utilization")[choose(0, 1)]
+        parameters["capacity_scheduler_policy"] = policy
     if kind.startswith("vllm_v1"):
         parameters["policy"] = ("fcfs", "priority")[choose(0, 1)]
         parameters["long_prefill_token_threshold"] = (0, 3, 8)[choose(0, 2)]
