@@ -68,13 +68,35 @@ def forked_tables(length, block_size, seed):
     """Two block tables of one sequence before and after the copy of a write to its fork.
 
     Returns the shared table, the table of the fork once it has a last block of its own, and that
-    copy as a pair (source, destination). kvsim has no allocator that shares blocks yet: the blocks
-    are its paged allocator's, the destination the next block it hands out, the fork is made here.
-    An allocator with copy-on-write takes this function's place: its tables before and after the
-    append that writes into a shared block, and the copies it reports.
+    copy as a pair (source, destination), as kvsim's paged_cow allocator hands them out. Others hold
+    blocks in between, so that both tables are scattered.
     """
-    shared, (fresh,) = tables_from_allocator([length, 1], block_size, seed)
-    return shared, [*shared[:-1], fresh], (shared[-1], fresh)
+    pytest.importorskip("numba", reason="the simulator's allocators need its dependencies")
+    from sim.allocators.paged_cow import PagedCow
+    from sim.allocators.shared_blocks import COPIED
+    from sim.sequence import Limits, SequenceTable, new_requests
+
+    rng = np.random.default_rng(seed)
+    wanted = np.array([length, *rng.integers(1, 3 * block_size, 8)])
+    columns = np.zeros_like(wanted), wanted, np.full_like(wanted, 9)
+    limits = Limits(int(wanted.max()) + 9, columns[2])
+    requests = new_requests(*columns, limits)
+    sequences, allocator = SequenceTable(), PagedCow(block_size, watermark=0.0)
+    num_blocks = int((-(-wanted // block_size)).sum()) + 2
+    allocator.bind(num_blocks * block_size, sequences, limits.max_model_len)
+    parent, *passing = [sequences.open(requests, request) for request in range(len(wanted))]
+    for row in passing:
+        allocator.admit(row, int(wanted[row - parent]))
+    allocator.free(rng.permutation(passing)[:5].astype(np.int64))
+    allocator.admit(parent, length)
+    fork, no_rows = np.array([sequences.fork(parent)]), np.empty(0, np.int64)
+    assert allocator.fork(np.array([parent]), fork, no_rows)
+    shared = allocator.block_table(parent).tolist()
+    allocator.record_events(1)
+    assert allocator.append(fork, np.array([1])) == 1
+    ((kind, old, new),) = allocator.events().tolist()
+    assert kind == COPIED
+    return shared, allocator.block_table(int(fork[0])).tolist(), (old, new)
 
 
 @pytest.fixture(name="forked_tables")
