@@ -259,7 +259,7 @@ class PagedCow(HostPool):
             shared_blocks.forget(self._pool, self._rows, row)
 
     def retire(self, row: int) -> None:
-        shared_blocks.retire(*self._shared(), row)
+        shared_blocks.retire(*self._known(), row)
 
     def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
         shared_blocks.fork(*self._known(), parents, children)

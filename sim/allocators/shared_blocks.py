@@ -116,8 +116,6 @@ def drop_block(
 ) -> None:
     """The row no longer holds the block of an entry; the last holder gives it back."""
     block = table[row, entry]
-    if refs[block] >= PIN and is_retired(sequences, row):
-        return  # let go already
     refs[block] -= 1
     if refs[block] == 0:
         move_block(pool, sequences, row, entry, -1)
@@ -337,33 +335,18 @@ def fork(
 
 
 @compiled
-def is_retired(sequences: IntArray, row: int) -> bool:
-    """Whether the row's sequence is done; others are longer than one token."""
-    retired: bool = sequences[row, FINAL_TOKENS] == 1
-    return retired
+def retire(pool: IntArray, sequences: IntArray, table: BlockIds, refs: IntArray, row: int) -> None:
+    """What the row alone holds is of no use any more, until it is freed.
 
-
-@compiled
-def retire(
-    pool: IntArray,
-    sequences: IntArray,
-    table: BlockIds,
-    refs: IntArray,
-    free_blocks: BlockIds,
-    row: int,
-) -> None:
-    """The row's blocks are of no use any more, until it is freed; pinned ones it lets go.
-
-    It shares no others: whoever forks does not stay when it is done.
+    What is pinned stays what it is: others begin with it. The row shares nothing else, because
+    whoever forks does not stay when it is done.
     """
     held = sequences[row, NUM_SLOTS] // pool[BLOCK_SIZE]
     for entry in range(held):
-        if refs[table[row, entry]] >= PIN:
-            drop_block(pool, sequences, table, refs, free_blocks, row, entry)
-        else:
+        if refs[table[row, entry]] == 1:
             move_block(pool, sequences, row, entry, -1)
     sequences[row, NUM_COMPUTED] = 0
     sequences[row, FINAL_TOKENS] = 1
     for entry in range(held):
-        if refs[table[row, entry]] < PIN:
+        if refs[table[row, entry]] == 1:
             move_block(pool, sequences, row, entry, 1)

@@ -45,10 +45,9 @@ def recount_blocks(sequences: IntArray, tables: dict[int, IntArray], blocks: Blo
         slots = np.arange(len(table) * size).reshape(-1, size)
         kinds = np.where(slots < final - 1, RESERVED, INTERNAL)
         kinds[slots < computed] = WRITTEN
-        has_gone = np.isin(table, blocks.pinned) & (final == 1)  # a done row has let go of it
-        kinds[has_gone] = FREE
+        kinds[np.isin(table, blocks.pinned)] = WRITTEN  # also for a row that is done
         use[table] = np.maximum(use[table], kinds)
-        holders[table] += ~has_gone
+        holders[table] += 1
     cached = 0
     for prefix in blocks.pinned:
         for entry, block in enumerate(prefix.tolist()):

@@ -318,8 +318,8 @@ def test_a_refused_fork_leaves_ranges_where_they_were(compaction: bool) -> None:
     np.testing.assert_equal(now, before)
 
 
-def test_a_done_member_of_a_static_batch_lets_go_of_its_prefix() -> None:
-    """Case 8: what it holds alone is of no use; the prefix is still there to be found."""
+def test_a_prefix_stays_of_use_when_a_member_of_a_static_batch_is_done() -> None:
+    """Case 8: only what the member holds alone is internal from then on."""
     allocator = PagedCow(4, watermark=0.0, shared_prefix_tokens=4, num_cpu_blocks=0)
     pool = Pool(8, allocator)
     pool.allocator.bind_content(same_beginnings([6, 6], 4))
@@ -327,9 +327,24 @@ def test_a_done_member_of_a_static_batch_lets_go_of_its_prefix() -> None:
     row = pool.enter(6)
     assert allocator.terms[[TOKEN_STATES, CACHED]].tolist() == [6, 0]
     pool.allocator.retire(row)
-    assert allocator.terms[[TOKEN_STATES, INTERNAL, CACHED, FREE]].tolist() == [0, 4, 4, 24]
+    assert allocator.terms[[TOKEN_STATES, INTERNAL, CACHED, FREE]].tolist() == [4, 4, 0, 24]
     pool.allocator.free(np.array([row]))
     assert allocator.terms[[CACHED, FREE]].tolist() == [4, 28]
+
+
+@pytest.mark.parametrize(("num_blocks", "fits"), [(2, False), (3, True)])
+def test_prefixes_that_would_fill_the_pool_are_refused_with_their_size(
+    num_blocks: int, fits: bool
+) -> None:
+    """Case 1, for declared prefixes: six tokens are two blocks, and somebody must have one more."""
+    allocator = PagedCow(4, watermark=0.0, shared_prefix_tokens=6, num_cpu_blocks=0)
+    allocator.bind(4 * num_blocks, SequenceTable(), LONGEST)
+    if fits:
+        allocator.bind_content(same_beginnings([9, 9], 6))
+        assert len(allocator.free_list()) == 1
+    else:
+        with pytest.raises(ValueError, match=r"6 tokens take 2 blocks, the pool has 2"):
+            allocator.bind_content(same_beginnings([9, 9], 6))
 
 
 def test_without_sharing_a_group_takes_all_its_memory_when_it_is_admitted() -> None:

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from sim.allocators import ALLOCATORS, Admission, Allocator
-from sim.allocators.base import NUM_TERMS
+from sim.allocators.base import NUM_RECORDED
 from sim.allocators.checked import CheckedAllocator
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_TOKENS, Limits, SequenceTable, new_requests
 
@@ -157,7 +157,7 @@ class ForkMachine(RuleBasedStateMachine):
         array = np.array(rows)
         num_iterations = min([num_iterations, *(self._room(row) for row in rows)])
         promised = self.allocator.can_append(array, num_iterations)
-        log = np.zeros((promised, NUM_TERMS), np.int64)
+        log = np.zeros((promised, NUM_RECORDED), np.int64)
         self.sequences.rows[array, NUM_TOKENS] += promised
         before = self.layout()
         self.allocator.append_ahead(array, promised, log)

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 from naive_cow import Naive, NaiveCow, Token
 
-from sim.allocators.base import NUM_TERMS
+from sim.allocators.base import EXTERNAL, NUM_RECORDED
 from sim.allocators.checked import CheckedAllocator
 from sim.allocators.paged_cow import PagedCow
 from sim.sequence import NUM_COMPUTED, NUM_TOKENS, Limits, SequenceTable, new_requests
@@ -224,14 +224,14 @@ class CowMachine(RuleBasedStateMachine):
         promised = self.allocator.can_append(array, num_iterations)
         assert promised == self.naive.can_append(rows, num_iterations)
         promised = promised if goes_on else promised // 2
-        log = np.full((promised, NUM_TERMS), -1, np.int64)
+        log = np.full((promised, NUM_RECORDED), -1, np.int64)
         self._know(rows, [promised] * len(rows))
         self.allocator.append_ahead(array, promised, log)
         words: list[list[Token]] = [[] for _ in rows]
         for i in range(promised):
             fresh = [self._new_words(1) for _ in rows]
             assert self.naive.append(rows, fresh) == len(rows)
-            assert log[i].tolist() == self._terms()
+            assert log[i].tolist() == self._recorded()
             words = [[*mine, *word] for mine, word in zip(words, fresh, strict=True)]
         self._follow(rows, words)
 
@@ -327,10 +327,10 @@ class CowMachine(RuleBasedStateMachine):
         tables = [self.allocator.block_table(row).tolist() for row in rows]
         return set().union(*tables, *self.naive.pinned.values())
 
-    def _terms(self) -> list[int]:
+    def _recorded(self) -> list[int]:
         terms = self.naive.terms()
-        terms[3] = self.naive.size // 2  # the remainder of the pool
-        return terms
+        terms[EXTERNAL] = self.naive.size // 2  # the remainder of the pool
+        return [*terms, *self.naive.held()]
 
     @invariant()
     def both_look_alike(self) -> None:
@@ -341,7 +341,7 @@ class CowMachine(RuleBasedStateMachine):
         assert allocator.host_free_list()[::-1].tolist() == naive.host_free
         counts = allocator.ref_counts()
         assert counts.tolist() == [naive.holders(block) for block in range(len(counts))]
-        assert allocator.terms.tolist() == self._terms()
+        assert allocator.recorded.tolist() == self._recorded()
         assert allocator.counters()["num_copied_blocks"] == naive.num_copied
         assert allocator.copied_tokens() == naive.num_copied * naive.size
         assert allocator.num_swapped_blocks() == (naive.num_out + naive.num_in, naive.size)

@@ -63,10 +63,7 @@ class NaiveCow:
 
     def holders(self, block: int) -> int:
         """How many rows hold a block."""
-        return sum(row.table.count(block) for row in self.rows.values() if self._uses(row, block))
-
-    def _uses(self, row: Naive, block: int) -> bool:
-        return not (row.is_done and self.is_pinned(block))
+        return sum(row.table.count(block) for row in self.rows.values())
 
     def is_shared(self, block: int) -> bool:
         return self.is_pinned(block) or self.holders(block) > 1
@@ -215,10 +212,10 @@ class NaiveCow:
         use = {block: [FREE] * self.size for block in range(self.num_blocks)}
         for row in self.rows.values():
             for entry, block in enumerate(row.table):
-                if block >= self.num_blocks or not self._uses(row, block):
-                    continue
-                for i in range(self.size):
-                    use[block][i] = max(use[block][i], self._use_of(row, entry * self.size + i))
+                for i in range(self.size if block < self.num_blocks else 0):
+                    kind = self._use_of(row, entry * self.size + i)
+                    kind = WRITTEN if self.is_pinned(block) else kind
+                    use[block][i] = max(use[block][i], kind)
         cached = 0
         for blocks in self.pinned.values():
             for block in blocks:
@@ -229,6 +226,12 @@ class NaiveCow:
         slots = [kind for kinds in use.values() for kind in kinds]
         held = [slots.count(kind) for kind in (WRITTEN, RESERVED, INTERNAL)]
         return [*held, 0, cached, len(self.free) * self.size]
+
+    def held(self) -> list[int]:
+        """Blocks in the tables of sequences on the device, and how many different ones."""
+        tables = [block for row in self.rows.values() for block in row.table]
+        here = [block for block in tables if block < self.num_blocks]
+        return [len(here), len(set(here))]
 
     @staticmethod
     def _use_of(row: Naive, place: int) -> int:
