@@ -41,6 +41,14 @@ def configs(folder: Path, experiment: str, *overrides: str) -> list[dict[str, An
     return [spec.config for spec in load(folder, experiment, *overrides).runs()]
 
 
+def told(name: str, more: str = "") -> str:
+    """An experiment whose workload says max_tokens, for a preset that must be told them."""
+    experiment = text(name, more)
+    if preset_file(name).get("workload", {}).get("max_tokens") == "required":
+        experiment = experiment.replace("kind: sharegpt", "kind: sharegpt, max_tokens: 2048")
+    return experiment
+
+
 def preset_file(name: str) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((ENGINES_FOLDER / f"{name}.yaml").read_text())
     return found
@@ -137,6 +145,47 @@ def test_the_limits_of_a_batch_depend_on_the_device_as_in_the_engine(
     assert found == LIMITS[name, device]
     (config,) = configs(tmp_path, text(name, more + "scheduler: {max_num_seqs: 7}\n"))
     assert config["scheduler"] == scheduler | {"max_num_seqs": 7}
+
+
+CHUNKS = {"a100-40gb-sxm": 4096, "h100-sxm": 8192, "H200": 8192, "b200-sxm": 16384}
+
+
+@pytest.mark.parametrize("device", CHUNKS)
+def test_sglang_s_chunks_depend_on_the_device_as_in_the_engine(tmp_path: Path, device: str) -> None:
+    more = f"model: llama-3-8b\ndevice: {device}\n"
+    (config,) = configs(tmp_path, told("sglang", more))
+    assert config["scheduler"]["chunked_prefill_size"] == CHUNKS[device]
+
+
+def test_a_small_device_and_an_unknown_one_have_sglang_s_smaller_chunks(tmp_path: Path) -> None:
+    small = "model: {kv_bytes_per_token: 65536, weights_bytes: 1000000}\n"
+    small += "device: {memory_bytes: 25769803776}\n"
+    for more, size in ((small, 2048), ("kv_cache: {num_slots: 4096}\n", 4096)):
+        (config,) = configs(tmp_path, told("sglang", more))
+        assert config["scheduler"]["chunked_prefill_size"] == size
+
+
+def test_sglang_must_be_told_max_tokens_because_admission_counts_them(tmp_path: Path) -> None:
+    assert errors_of(tmp_path, text("sglang")) == [
+        "x.yaml:3: workload.max_tokens: sglang admits by it, and the trace has none; "
+        "accepted: output, max_model_len or a number"
+    ]
+
+
+def test_sglang_s_scheduler_refuses_memory_without_a_tree_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    lines = errors_of(tmp_path, told("sglang", "allocator: {kind: paged}\n"))
+    assert len(lines) == 1
+    assert lines[0].endswith(
+        "sglang admits by what a radix tree holds and could evict, which paged cannot say; "
+        "accepted with it: allocator radix"
+    )
+    lines = errors_of(tmp_path, told("sglang", "allocator: {block_size: 48}\n"))
+    assert len(lines) == 1
+    assert lines[0].endswith(
+        "chunked_prefill_size: must be a multiple of the allocator's block_size 48, got 4096"
+    )
 
 
 def test_without_a_device_the_limits_are_those_of_a_small_one(tmp_path: Path) -> None:
