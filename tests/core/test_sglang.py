@@ -142,6 +142,22 @@ def test_a_trace_of_admission_retraction_and_ratio_worked_out_by_hand() -> None:
     assert done.scheduler.num_finished == 3
 
 
+@pytest.mark.parametrize(
+    ("num_slots", "admitted_in"), [(42, 0), (41, 1), (40, 1), (39, 20), (38, 20)]
+)
+def test_a_request_is_admitted_if_less_than_what_remains_is_all_that_it_may_take(
+    num_slots: int, admitted_in: int
+) -> None:
+    """A takes 10 + 20 + 1 of the pool. B needs 5 + 4 + 1 = 10 < 42 - 31, but not < 41 - 31.
+
+    In the second pass A has 10 slots and may take all of its other 19: 10 < 40 - 29. Else B waits
+    for A's end with the 20th iteration.
+    """
+    steps, _ = run([(0, 10, 20, 20), (0, 5, 2, 4)], num_slots, schedule_conservativeness=2.0)
+    (found,) = [i for i, step in enumerate(steps) if (1, 0, 5) in step.admitted]
+    assert found == admitted_in
+
+
 def test_the_ratio_falls_by_subtraction_and_not_below_its_least() -> None:
     ratio, expected = NewTokenRatio(0.7, 0.7 * 0.14, 600), 0.7
     for _ in range(700):
