@@ -12,7 +12,7 @@ import numpy as np
 from sim.allocators.base import Allocator
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
 from sim.schedulers.sglang_budget import Demand, Limits, NewTokenRatio, PrefillBudget
-from sim.schedulers.sglang_orders import WaitingOrder
+from sim.schedulers.sglang_orders import PolicyName, WaitingOrder
 from sim.schedulers.sglang_running import NO_ROW, RunningBatch
 from sim.sequence import (
     FIRST_SCHEDULED_NS,
@@ -41,7 +41,7 @@ class PrefillPass(RunningBatch):
     A subclass sets these, the last four when it is bound.
     """
 
-    schedule_policy: str
+    schedule_policy: PolicyName
     enable_mixed_chunk: bool
     ratio: NewTokenRatio
     _limits: Limits
@@ -51,7 +51,7 @@ class PrefillPass(RunningBatch):
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         super().bind(requests, sequences, allocator)
         self.num_queried_tokens = self.num_hit_tokens = 0
-        self.admitted: list[Computed] = []  # by the last schedule(), in order
+        self.admitted: list[Computed] = []  # by the last schedule(), in order, like preempted
         self._rows_computed: list[int] = []  # whose prompts the iteration computes
 
     def _prefill(self, now_ns: int) -> bool:
@@ -145,9 +145,10 @@ class PrefillPass(RunningBatch):
     def _compute(self, prompts: tuple[IntArray, IntArray], decoding: IntArray) -> None:
         """Take the slots of an iteration that computes prompts, and perhaps decodes along."""
         rows, counts = prompts
-        if self.enable_mixed_chunk and len(decoding):
+        if self.enable_mixed_chunk:
             self._forget_ghosts()
             self._was_empty = True  # the engine makes one batch of both
+        if self.enable_mixed_chunk and len(decoding):
             decoding = self._mix(rows, counts, decoding)
             self._run(np.concatenate([rows, decoding]))
             numbers = np.concatenate([counts, np.ones(len(decoding), np.int64)])
