@@ -46,6 +46,7 @@ class Sglang(PrefillPass):
     """
 
     kind: ClassVar[str] = "sglang"
+    admits_by_max_tokens = True
 
     def __init__(  # noqa: PLR0913, PLR0917 - the engine's settings
         self,

@@ -41,14 +41,6 @@ def configs(folder: Path, experiment: str, *overrides: str) -> list[dict[str, An
     return [spec.config for spec in load(folder, experiment, *overrides).runs()]
 
 
-def told(name: str, more: str = "") -> str:
-    """An experiment whose workload says max_tokens, for a preset that must be told them."""
-    experiment = text(name, more)
-    if preset_file(name).get("workload", {}).get("max_tokens") == "required":
-        experiment = experiment.replace("kind: sharegpt", "kind: sharegpt, max_tokens: 2048")
-    return experiment
-
-
 def preset_file(name: str) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((ENGINES_FOLDER / f"{name}.yaml").read_text())
     return found
@@ -163,13 +155,6 @@ def test_a_small_device_and_an_unknown_one_have_sglang_s_smaller_chunks(tmp_path
     for more, size in ((small, 2048), ("kv_cache: {num_slots: 4096}\n", 4096)):
         (config,) = configs(tmp_path, told("sglang", more))
         assert config["scheduler"]["chunked_prefill_size"] == size
-
-
-def test_sglang_must_be_told_max_tokens_because_admission_counts_them(tmp_path: Path) -> None:
-    assert errors_of(tmp_path, text("sglang")) == [
-        "x.yaml:3: workload.max_tokens: sglang admits by it, and the trace has none; "
-        "accepted: output, max_model_len or a number"
-    ]
 
 
 def test_sglang_s_scheduler_refuses_memory_without_a_tree_before_anything_runs(
@@ -517,7 +502,7 @@ def test_an_engine_that_admits_by_max_tokens_must_be_told_them(tmp_path: Path) -
     assert configs(tmp_path, said)[0]["workload"]["max_tokens"] == 100
 
 
-@pytest.mark.parametrize("name", ["tensorrt-llm-no-evict", "tgi"])
+@pytest.mark.parametrize("name", ["tensorrt-llm-no-evict", "tgi", "sglang"])
 def test_engines_that_reserve_for_max_tokens_say_so_once(tmp_path: Path, name: str) -> None:
     assert errors_of(tmp_path, text(name)) == [
         f"x.yaml:3: workload.max_tokens: {name} admits by it, and the trace has none; "
@@ -532,6 +517,8 @@ def test_a_scheduler_that_admits_by_max_tokens_must_be_told_them(tmp_path: Path)
     assert errors_of(tmp_path, start + "{kind: trtllm}\n") == [
         f"x.yaml:4: scheduler: trtllm {lacks}"
     ]
+    radix = f"name: example\n{SHARED}allocator: {{kind: radix}}\nscheduler: {{kind: sglang}}\n"
+    assert errors_of(tmp_path, radix) == [f"x.yaml:4: scheduler: sglang {lacks}"]
     load(tmp_path, start + "{kind: trtllm, capacity_scheduler_policy: max_utilization}\n")
 
 
