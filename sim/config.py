@@ -117,6 +117,7 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
     num_slots, lines = find_pool(PoolKeys(model, device, *rest), count)
     own_max_len = model.max_len if model is not None else None
     max_model_len = top.max_model_len or own_max_len or DEFAULT_MAX_MODEL_LEN
+    _match(parts, count)
     if num_slots is not None:
         _bind(parts["allocator"], num_slots, max_model_len, count)
     if reported:
@@ -291,6 +292,17 @@ def build_part(key: str, part: Config, folder: Path) -> Any:
         part = {name: value for name, value in part.items() if name != "max_tokens"}
         part = with_paths(part, folder)
     return build(part, table, base)
+
+
+def _match(parts: Mapping[str, Config], report: Report) -> None:
+    """Ask the scheduler whether it can run with the allocator."""
+    try:
+        scheduler: Scheduler = build_part("scheduler", parts["scheduler"], Path())
+        objection = scheduler.objection(build_part("allocator", parts["allocator"], Path()))
+    except (Exception, SystemExit) as error:  # as above
+        objection = _sentence(error)
+    if objection:
+        _report_constructor("scheduler", parts["scheduler"], objection, report)
 
 
 def _bind(part: Config, num_slots: int, max_model_len: int, report: Report) -> None:

@@ -81,6 +81,8 @@ class Allocator(ABC):
     """Whether a sequence can begin as another's copy, and whether that copies its KV."""
     can_swap: bool = False
     """Whether there is host memory that sequences can move to."""
+    has_prefix_tree: bool = False
+    """Whether it has the steps of sim.schedulers.tree_steps, too."""
     evicts_by_batch: bool = False
     """Whether what a batch evicts is more than its rows would one by one."""
 

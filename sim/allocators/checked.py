@@ -79,6 +79,7 @@ class CheckedAllocator(Allocator):
             caches_prefixes=inner.caches_prefixes,
             forks=inner.forks,
             evicts_by_batch=inner.evicts_by_batch,
+            has_prefix_tree=inner.has_prefix_tree,
         )
 
     def __getattr__(self, name: str) -> Any:

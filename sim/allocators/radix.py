@@ -50,6 +50,7 @@ class Radix(TreeMemory):
     kind: ClassVar[str] = "radix"
     needs: frozenset[str] = frozenset({"prefix identity"})
     caches_prefixes: bool = True
+    has_prefix_tree: bool = True
 
     def __init__(
         self,

@@ -9,11 +9,11 @@ Source: SGLang 0.5.23, srt/mem_cache/{radix_cache,common,allocation}.py and allo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from sim.allocators import blocks, tree_slots
+from sim.allocators import blocks, tree_orders, tree_slots
 from sim.allocators.base import (
     CACHED,
     EXTERNAL,
@@ -122,13 +122,14 @@ class TreeMemory(Allocator):
 
     # the steps of the engine
 
-    def match(self, row: int) -> int:
+    def match(self, row: int, whole: bool = False) -> int:
         """Look for all but the last of a waiting row's tokens; return how many were found.
 
-        Refreshes what it finds, and may split a node.
+        Refreshes what it finds, and may split a node. To order those that wait, the engine looks
+        for all tokens, the last one too: with whole, after which the row cannot be held.
         """
         held = self._held[row]
-        key = self.key(row, self._rows.item(row, NUM_TOKENS) - 1)
+        key = self.key(row, self._rows.item(row, NUM_TOKENS) - (not whole))
         held.node, held.hit = self.tree.match(key)
         return held.hit
 
@@ -223,6 +224,27 @@ class TreeMemory(Allocator):
             self._num_evicted += len(gone)
         self._settle()
         return before - self.tree.evictable
+
+    def make_room(self, rows: IntArray) -> bool:
+        """Evict what is short for one more token of every row; whether all would fit then.
+
+        As SGLang's check_decode_mem: only rows at the end of a block need one.
+        """
+        size = self.block_size
+        need = len(rows)
+        if size > 1:
+            need = size * int(np.count_nonzero(self._rows[rows, NUM_COMPUTED] % size == 0))
+        self.evict(need - self.available_size)
+        return self.available_size >= need
+
+    def repeats(self, rows: Sequence[int], least: int) -> list[bool]:
+        """Which waiting rows begin with least tokens or more that an earlier one begins with."""
+        keys = [self.key(row, self._rows.item(row, NUM_TOKENS)) for row in rows]
+        return tree_orders.repeated(keys, least)
+
+    def depth_first_order(self, rows: Sequence[int]) -> list[int]:
+        """The places of waiting rows, just matched, in depth-first order of what was found."""
+        return tree_orders.depth_first(self.tree.root, [self._held[row].node for row in rows])
 
     def set_priority(self, row: int, priority: int) -> None:
         """The higher, the later policy priority evicts what the row gives to the tree."""

@@ -5,6 +5,7 @@ SCHEDULERS is the table of plug-ins.
 
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
+from sim.schedulers.sglang import Sglang
 from sim.schedulers.static import Static
 from sim.schedulers.tgi import Tgi
 from sim.schedulers.trtllm import TrtLlm
@@ -14,6 +15,7 @@ from sim.schedulers.vllm_v1_async import VllmV1Async
 
 SCHEDULERS: dict[str, type[Scheduler]] = {
     "fcfs": Fcfs,
+    "sglang": Sglang,
     "static": Static,
     "tgi": Tgi,
     "trtllm": TrtLlm,

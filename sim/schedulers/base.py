@@ -63,8 +63,21 @@ class Scheduler(ABC):
     def bind_branches(self, branches: Branches) -> None:  # noqa: B027 - most know no branches
         """Take what says how requests fork, before `bind`; without, none does."""
 
+    def objection(self, allocator: Allocator) -> str:
+        """Why it cannot run with an allocator, before that has a pool; empty if it can.
+
+        A sentence, after a parameter's name and a colon where one of its own is to blame.
+        """
+        return ""
+
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
-        """Take the requests of a run, the table of its sequences and its memory."""
+        """Take the requests of a run, the table of its sequences and its memory.
+
+        Raises ValueError if there is an objection to the allocator.
+        """
+        objection = self.objection(allocator)
+        if objection:
+            raise ValueError(objection)
         self.requests = requests
         self.sequences = sequences
         self.allocator = allocator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -43,6 +43,10 @@ class Queue:
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._requests)
+
+    def reorder(self, requests: Sequence[int]) -> None:
+        """Who waits waits in this order now."""
+        self._requests = deque(requests)
 
 
 class ByPriority(Queue):
@@ -136,7 +140,10 @@ class QueueScheduler(Scheduler):
 
     def _open_head(self) -> int:
         """The row of the first waiting request."""
-        request = self._waiting.head
+        return self._open(self._waiting.head)
+
+    def _open(self, request: int) -> int:
+        """The row of a waiting request."""
         if request not in self._rows:
             self._rows[request] = self.sequences.open(self.requests, request)
         return self._rows[request]

@@ -44,6 +44,14 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"max_num_batched_tokens": 12},
         {"max_num_batched_tokens": 5, "enable_chunked_prefill": True, "max_num_seqs": 8},
     ],
+    "sglang": [
+        {},
+        {"max_num_seqs": 3},
+        {"chunked_prefill_size": 4, "schedule_policy": "lpm", "init_new_token_ratio": 0.1},
+        {"chunked_prefill_size": 8, "enable_mixed_chunk": True, "schedule_policy": "random"},
+        {"chunked_prefill_size": None, "max_prefill_tokens": 12, "schedule_policy": "lof"},
+        {"schedule_policy": "dfs-weight", "schedule_conservativeness": 0.1},
+    ],
     "static": [{}, {"max_num_seqs": 3}],
     "tgi": [
         {},
@@ -85,6 +93,7 @@ every_pair = pytest.mark.parametrize(
         for policy in sorted(SCHEDULERS)
         for i, parameters in enumerate(PARAMETERS.get(policy, [{}]))
         for kind in sorted(ALLOCATORS)
+        if policy != "sglang" or kind == "radix"  # it refuses others
     ],
 )
 
@@ -205,10 +214,11 @@ def test_the_examples_wait_for_every_reason() -> None:
         watch = Watch(None)
         scheduler = SCHEDULERS[policy](**parameters)
         options = Options(observe=watch)
-        allocator = memory_of("paged")
+        allocator = memory_of("radix" if policy == "sglang" else "paged")
         simulate(random_requests(1), Memory(60, 80), allocator, scheduler, Constant(1e-6), options)
         seen[policy] |= watch.reasons_to_wait
     assert seen["fcfs"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
+    assert seen["sglang"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["static"] == {NOTHING, MEMORY, MAX_NUM_SEQS, BATCH}
     assert seen["tgi"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET, PACE}
     assert seen["trtllm"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}

@@ -32,7 +32,7 @@ def example_of(kind: str, seed: int) -> Example:
     while example.allocator[0] != kind:
         example = example._replace(allocator=choose_allocator(choose, example.num_slots))
     while example.scheduler[0] != "vllm_v0":
-        example = example._replace(scheduler=choose_scheduler(choose))
+        example = example._replace(scheduler=choose_scheduler(choose, kind))
     widths = [(choose(1, 4), 1) if choose(0, 1) else (1, choose(1, 4)) for _ in example.arrivals]
     parameters = dict(example.allocator[1])
     if kind == "paged_cow":

@@ -34,6 +34,8 @@ from sleep_examples import (
     Example,
     choose_allocator,
     choose_example,
+    choose_scheduler,
+    choose_sglang,
     digest_of_batch,
     fit_prefixes,
     fixed_batch,
@@ -68,6 +70,8 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         example = choose_example(choose)
         while example.allocator[0] != kind:
             example = example._replace(allocator=choose_allocator(choose, example.num_slots))
+        if (example.scheduler[0] == "sglang") != (kind == "radix"):
+            example = example._replace(scheduler=choose_scheduler(choose, kind))
         example = fit_prefixes(example)
         run = assert_same(example)
         num_preemptions += run.scheduler.num_preemptions
@@ -82,6 +86,25 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
     assert (num_reused > 0) == (kind == "prefix"), "only content is found again"
     shares = kind in {"paged_cow", "prefix", "radix"}
     assert (shared > 0) == shares, "forks and content share blocks"
+
+
+def test_what_ticks_at_every_step_ticks_in_a_sleep_of_sglang_s_scheduler() -> None:
+    """Its ratio falls, its queue is looked at or not, its requests are retracted."""
+    num_preemptions = num_hit = 0
+    for seed in range(400):
+        choose = random.Random(3000 + seed).randint
+        example = choose_example(choose)
+        while example.allocator[0] != "radix":
+            example = example._replace(allocator=choose_allocator(choose, example.num_slots))
+        knobs = {"max_num_seqs": choose(2, 8)} | choose_sglang(choose)
+        num_slots = choose(30, 60)
+        run = assert_same(example._replace(num_slots=num_slots, scheduler=("sglang", knobs)))
+        assert run.status == "finished"
+        num_preemptions += run.scheduler.num_preemptions
+        num_hit += run.scheduler.counters()["num_hit_tokens"]
+        assert_tokens_are_counted_once(run, widths_of(example, run))
+    assert num_preemptions > 50
+    assert num_hit > 1000
 
 
 def widths_of(example: Example, run: Run) -> IntArray:

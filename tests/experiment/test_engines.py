@@ -139,6 +139,40 @@ def test_the_limits_of_a_batch_depend_on_the_device_as_in_the_engine(
     assert config["scheduler"] == scheduler | {"max_num_seqs": 7}
 
 
+CHUNKS = {"a100-40gb-sxm": 4096, "h100-sxm": 8192, "H200": 8192, "b200-sxm": 16384}
+
+
+@pytest.mark.parametrize("device", CHUNKS)
+def test_sglang_s_chunks_depend_on_the_device_as_in_the_engine(tmp_path: Path, device: str) -> None:
+    more = f"model: llama-3-8b\ndevice: {device}\n"
+    (config,) = configs(tmp_path, told("sglang", more))
+    assert config["scheduler"]["chunked_prefill_size"] == CHUNKS[device]
+
+
+def test_a_small_device_and_an_unknown_one_have_sglang_s_smaller_chunks(tmp_path: Path) -> None:
+    small = "model: {kv_bytes_per_token: 65536, weights_bytes: 1000000}\n"
+    small += "device: {memory_bytes: 25769803776}\n"
+    for more, size in ((small, 2048), ("kv_cache: {num_slots: 4096}\n", 4096)):
+        (config,) = configs(tmp_path, told("sglang", more))
+        assert config["scheduler"]["chunked_prefill_size"] == size
+
+
+def test_sglang_s_scheduler_refuses_memory_without_a_tree_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    lines = errors_of(tmp_path, told("sglang", "allocator: {kind: paged}\n"))
+    assert len(lines) == 1
+    assert lines[0].endswith(
+        "sglang admits by what a radix tree holds and could evict, which paged cannot say; "
+        "accepted with it: allocator radix"
+    )
+    lines = errors_of(tmp_path, told("sglang", "allocator: {block_size: 48}\n"))
+    assert len(lines) == 1
+    assert lines[0].endswith(
+        "chunked_prefill_size: must be a multiple of the allocator's block_size 48, got 4096"
+    )
+
+
 def test_without_a_device_the_limits_are_those_of_a_small_one(tmp_path: Path) -> None:
     (config,) = configs(tmp_path, text("vllm-0.32", "kv_cache: {num_slots: 4096}\n"))
     assert config["scheduler"]["max_num_seqs"] == 256
@@ -468,7 +502,7 @@ def test_an_engine_that_admits_by_max_tokens_must_be_told_them(tmp_path: Path) -
     assert configs(tmp_path, said)[0]["workload"]["max_tokens"] == 100
 
 
-@pytest.mark.parametrize("name", ["tensorrt-llm-no-evict", "tgi"])
+@pytest.mark.parametrize("name", ["tensorrt-llm-no-evict", "tgi", "sglang"])
 def test_engines_that_reserve_for_max_tokens_say_so_once(tmp_path: Path, name: str) -> None:
     assert errors_of(tmp_path, text(name)) == [
         f"x.yaml:3: workload.max_tokens: {name} admits by it, and the trace has none; "
@@ -483,6 +517,8 @@ def test_a_scheduler_that_admits_by_max_tokens_must_be_told_them(tmp_path: Path)
     assert errors_of(tmp_path, start + "{kind: trtllm}\n") == [
         f"x.yaml:4: scheduler: trtllm {lacks}"
     ]
+    radix = f"name: example\n{SHARED}allocator: {{kind: radix}}\nscheduler: {{kind: sglang}}\n"
+    assert errors_of(tmp_path, radix) == [f"x.yaml:4: scheduler: sglang {lacks}"]
     load(tmp_path, start + "{kind: trtllm, capacity_scheduler_policy: max_utilization}\n")
 
 

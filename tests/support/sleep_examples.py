@@ -19,6 +19,7 @@ from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS
+from sim.schedulers.sglang_orders import POLICIES
 from sim.sequence import KV_TOKENS, NUM_SEQS, PRIORITY, IntArray, Limits, new_requests
 from sim.testing import visible_state
 from workloads import content as text
@@ -126,9 +127,9 @@ def choose_pages(choose: Choose, num_slots: int) -> dict[str, Any]:
     }
 
 
-def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
+def choose_scheduler(choose: Choose, memory: str) -> tuple[str, dict[str, Any]]:
     """A registered scheduler: few or many sequences, with and without a token budget."""
-    kinds = sorted(SCHEDULERS)
+    kinds = [kind for kind in sorted(SCHEDULERS) if kind != "sglang" or memory == "radix"]
     kind = kinds[choose(0, len(kinds) - 1)]
     parameters: dict[str, Any] = {"max_num_seqs": choose(1, 8)}
     if kind == "static":
@@ -137,6 +138,8 @@ def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
         budgets = {"max_batch_prefill_tokens": choose(1, 60), "max_waiting_tokens": choose(0, 9)}
         parameters |= budgets if choose(0, 1) else {}
         return kind, {**parameters, "waiting_served_ratio": (0.0, 0.3, 1.2)[choose(0, 2)]}
+    if kind == "sglang":
+        return kind, parameters | choose_sglang(choose)
     if kind == "trtllm":
         policy = ("guaranteed_no_evict", "max_utilization")[choose(0, 1)]
         parameters["capacity_scheduler_policy"] = policy
@@ -155,6 +158,23 @@ def choose_scheduler(choose: Choose) -> tuple[str, dict[str, Any]]:
     return kind, parameters
 
 
+def choose_sglang(choose: Choose) -> dict[str, Any]:
+    """Knobs of SGLang's scheduler on a small scale: ratios that move within a few steps."""
+    chunk = (None, 4, 8, 40)[choose(0, 3)]
+    return {
+        "chunked_prefill_size": chunk,
+        "max_prefill_tokens": choose(1, 60),
+        "schedule_policy": POLICIES[choose(0, len(POLICIES) - 1)],
+        "enable_mixed_chunk": chunk is not None and choose(0, 2) == 0,
+        "init_new_token_ratio": (0.0, 0.05, 0.7)[choose(0, 2)],
+        "new_token_ratio_decay_steps": choose(1, 20),
+        "retract_decode_steps": choose(0, 5),
+        "clip_max_new_tokens": (1, 3, 4096)[choose(0, 2)],
+        "in_batch_check": choose(-1, 4),
+        "in_batch_deprioritize": choose(1, 4),
+    }
+
+
 def choose_example(choose: Choose) -> Example:
     """A small trace with bursts and ties, in a pool that is often too small for it."""
     now, arrivals = 0, []
@@ -164,12 +184,14 @@ def choose_example(choose: Choose) -> Example:
         output = choose(1, longest)
         arrivals.append((now, choose(1, longest), output, output + choose(0, 12)))
     num_slots = choose(8, 100)
+    max_model_len = choose(max(3, longest // 2), 2 * longest + 4)
+    allocator = choose_allocator(choose, num_slots)
     example = Example(
         arrivals,
         num_slots,
-        choose(max(3, longest // 2), 2 * longest + 4),
-        choose_allocator(choose, num_slots),
-        choose_scheduler(choose),
+        max_model_len,
+        allocator,
+        choose_scheduler(choose, allocator[0]),
         choose(0, 2),
         choose_follow_ups(choose, len(arrivals)),
         choose_beginnings(choose, [prompt for _, prompt, _, _ in arrivals]),
@@ -288,6 +310,7 @@ def left_behind(run: Run) -> dict[str, Any]:
         "num_running_max": recorder.num_running_max,
         "measured_from_ns": recorder.measured_from_ns,
         "scheduler": (scheduler.num_finished, scheduler.num_preemptions, scheduler.num_waiting),
+        "ratio": getattr(getattr(scheduler, "ratio", None), "current", None),
         "counters": (scheduler.counters(), run.allocator.counters()),
         "gaps": [cells.tolist(), scheduler.gaps[cells].tolist()],
         "distances": None if distances is None else (places.tolist(), distances[places].tolist()),
