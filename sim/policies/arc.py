@@ -5,8 +5,8 @@ what left them. A block that B1 remembers makes the target size of T1 larger, on
 makes it smaller. T1 and B1 remember no more than the capacity, all four twice of it.
 
 Ours: the least recent block of a list is its least recent leaf (in T2 a block may have children in
-T1), of one request's blocks the deepest; if only the other list has leaves, that one is taken; lists
-of ghosts are cut after a block has entered, not before it, to the same effect.
+T1), of one request's blocks the deepest; if only the other list has leaves, that one is taken;
+lists of ghosts are cut after a block has entered, not before it, to the same effect.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _adapted(ghosts: Ghosts, target: float, block: int, capacity: int) -> float:
     """The target size of T1 when this block comes."""
     once, again = ghosts.sizes[ONCE], ghosts.sizes[AGAIN]
     if is_ghost(ghosts, block, ONCE):
-        return min(float(capacity), target + max(1.0, again / once))
+        return min(float(capacity), target + max(1.0, float(again / once)))
     if is_ghost(ghosts, block, AGAIN):
-        return max(0.0, target - max(1.0, once / again))
+        return max(0.0, target - max(1.0, float(once / again)))
     return target
 
 

@@ -31,7 +31,7 @@ def no_ghosts(num_blocks: int, num_lists: int) -> Ghosts:
 @compiled
 def is_ghost(ghosts: Ghosts, block: int, which: int) -> bool:
     """Whether a list remembers the block."""
-    return ghosts.where[block] == which
+    return bool(ghosts.where[block] == which)
 
 
 @compiled

@@ -1,9 +1,10 @@
 """s3-fifo: three queues (Yang et al., FIFO queues are all you need for cache eviction, SOSP 2023).
 
-From the paper: new blocks enter a small queue, a tenth of the cache; at its end those that were hit
-more than once move to the main queue, the others are dropped and remembered in a ghost queue as long
-as the main one. What the ghost queue remembers enters the main queue when it comes again. At the end
-of the main queue a block that was hit goes back to the front with one hit less; hits count up to 3.
+From the paper: new blocks enter a small queue, a tenth of the cache; at its end those that were
+hit more than once move to the main queue, the others are dropped and remembered in a ghost queue
+as long as the main one. What the ghost queue remembers enters the main queue when it comes again.
+At the end of the main queue a block that was hit goes back to the front with one hit less; hits
+count up to 3.
 
 Ours: the end of a queue is its oldest leaf, blocks with cached children keep their place; of one
 request's blocks the deepest is the oldest; if only the other queue has leaves, that one is taken.

@@ -1,8 +1,8 @@
 """The cache that all policies run over: blocks in a tree, and a heap of leaves for each list.
 
-Only leaves are evicted: blocks behind which nothing is cached. An inner block's children would stay
-in memory and could not be found any more, since a hit needs every block before it. So what is cached
-is always closed towards the root, and a request's hits are its first cached blocks.
+Only leaves are evicted: blocks behind which nothing is cached. An inner block's children would
+stay in memory and could not be found any more, since a hit needs every block before it. So what is
+cached is always closed towards the root, and a request's hits are its first cached blocks.
 
 State is a Cache of arrays, one cell a block (a number of workloads.blockkeys):
 
@@ -15,8 +15,8 @@ heaps         shape (lists, blocks): evictable leaves, as binary heaps of block 
 num_leaves    shape (lists,): how many of each heap are in use
 sizes         shape (lists,): cached blocks of each list, leaves or not
 
-While a request is served, its deepest cached block (its tip) is in no heap: a policy does not evict
-what the request has just found or brought.
+While a request is served, its deepest cached block (its tip) is in no heap: a policy does not
+evict what the request has just found or brought.
 """
 
 from __future__ import annotations
@@ -171,4 +171,4 @@ def tip_of(cache: Cache, path: IntColumn, count: int) -> int:
     if count == 0:
         return -1
     withhold(cache, path[count - 1])
-    return path[count - 1]
+    return int(path[count - 1])

@@ -1,18 +1,19 @@
-"""workload-aware: by how likely a block is asked for again (Wang et al., KVCache Cache in the Wild,
-USENIX ATC 2025, arXiv 2506.02634).
+"""workload-aware: the block goes first that is least likely to be asked for again.
 
-From the paper: blocks of one category of requests (its type and its turn) are reused after times that
-are near an exponential distribution; the block goes first that is least likely to be used within the
-time that blocks stay in the cache; of equal ones the farthest from the beginning of its prompt.
+The idea is of Wang et al., KVCache Cache in the Wild, USENIX ATC 2025 (arXiv 2506.02634).
 
-Ours, because traces do not name types, or because the paper leaves it open:
-- the category is the turn of the request that last used the block, where the trace has sessions, and
-  how often the block has been used otherwise; the last of the NUM_CATEGORIES takes all beyond;
-- time is counted in requests; nothing is fitted beforehand: shares and mean times of reuse are counted
-  as requests come, from one reuse in two uses on;
-- p is the share of a category's uses that were followed by another, m the mean time to it. After age
-  a without a use, the chance of one in the next s requests is
-  p e^(-a/m) (1 - e^(-s/m)) / (1 - p + p e^(-a/m)), and s is the mean age at which blocks went so far.
+From the paper: blocks of one category of requests (their type and turn) are reused after times that
+are near an exponential distribution. The block goes first that is least likely to be used within
+the time that blocks stay in the cache; of equal ones the farthest from its prompt's beginning.
+
+Ours, because traces name no types, or because the paper leaves it open:
+- the category is the turn of the request that last used the block, where the trace has sessions,
+  and how often the block has been used otherwise; the last of NUM_CATEGORIES takes all beyond;
+- time is counted in requests, and nothing is fitted beforehand: shares and mean times of reuse are
+  counted as requests come, over all blocks ever seen, starting from one reuse in two uses;
+- p is the share of a category's uses that another one followed, m the mean time to it. After age a
+  without a use, the chance of one in the next s requests is
+  p e^(-a/m) (1 - e^(-s/m)) / (1 - p + p e^(-a/m)); s is the mean age at which blocks went so far.
 Within a category the oldest leaf is the least likely, so only that one of each is compared.
 """
 
@@ -34,7 +35,7 @@ def _chance(counts: FloatColumn, age: float, stay: float) -> float:
     share = (counts[REUSES] + 1) / (counts[USES] + 2)
     mean = (counts[WAITED] + 1) / (counts[REUSES] + 1)
     left = share * exp(-age / mean)
-    return left * (1 - exp(-stay / mean)) / (1 - share + left)
+    return float(left * (1 - exp(-stay / mean)) / (1 - share + left))
 
 
 @compiled
