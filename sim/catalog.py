@@ -11,6 +11,7 @@ from sim.costs.paging import PRESETS
 from sim.costs.profile import load_profile, shipped
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.hardware import GPUS, MODELS
+from sim.policies import POLICIES
 from sim.schedulers import SCHEDULERS
 from workloads import (
     ARRIVALS,
@@ -24,7 +25,7 @@ from workloads.publictraces import public_traces
 
 
 def tables() -> dict[str, dict[str, str]]:
-    """Every table an experiment can name entries of: name, and a line or two about it."""
+    """Every table that a file or a command can name entries of: name, and what each is."""
     classes: dict[str, Mapping[str, type]] = {
         "allocators": ALLOCATORS,
         "schedulers": SCHEDULERS,
@@ -40,6 +41,7 @@ def tables() -> dict[str, dict[str, str]]:
         table: {name: _describe(entry) for name, entry in entries.items()}
         for table, entries in classes.items()
     }
+    listing["policies"] = {name: policy.about for name, policy in POLICIES.items()}
     engines = {name: read_engine(name, ENGINES_FOLDER) for name in ENGINES}
     listing["engines"] = {name: preset.about() for name, preset in engines.items()}
     listing["profiles"] = {name: about_profile(name) for name in shipped()}

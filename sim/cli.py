@@ -1,4 +1,4 @@
-"""The command line: the only place, with trace_cli, that prints or exits.
+"""The command line: the only place, with trace_cli and policies_cli, that prints or exits.
 
 Exit codes: 0 fine; 1 a run stalled or failed, a figure could not be drawn, or a trace has
 problems; 2 the input is wrong, said in one sentence an error. Heavy modules are imported by the
@@ -30,6 +30,7 @@ EXAMPLES = """examples:
   kvsim trace info AzureLLMInferenceTrace_conv.csv --plot azure.png
   kvsim trace convert conversation_trace.jsonl mooncake.parquet
   kvsim trace fetch azure-conv-2023
+  kvsim trace policies mooncake-conversation --block-size 512
   kvsim list engines
   kvsim bench --json
 """

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.policies_cli import add_policies
 from sim.usage import UserError, add_command
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def add_trace(commands: Any) -> None:
         parser.add_argument("files", nargs="+", metavar="FILE", help=FORMATS_READ)
         parser.add_argument("--json", action="store_true", help="print one object a file")
     _add_convert(parts)
+    add_policies(parts)
     fetch = add_command(parts, "fetch", "download a public trace, or list them", fetch_command)
     fetch.add_argument("names", nargs="*", metavar="NAME", help="without a name, list them")
     fetch.add_argument(

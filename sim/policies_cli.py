@@ -1,0 +1,159 @@
+"""kvsim trace policies: what a prefix cache finds under each policy. Part of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sim.usage import UserError, add_command
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from workloads.trace import Trace
+
+BLOCK_SIZE = 16
+MAX_BLOCK_SIZE = 1 << 20
+
+
+def add_policies(parts: Any) -> None:
+    """Add kvsim trace policies."""
+    text = "what a prefix cache finds under each eviction policy, and could find at most"
+    parser = add_command(parts, "policies", text, policies_command)
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a trace of any known format; a public trace's name; an experiment's .yaml, of which "
+        "the workload is taken",
+    )
+    parser.add_argument(
+        "--block-size", metavar="N,…", default=str(BLOCK_SIZE), help="for all, or one a FILE (16)"
+    )
+    parser.add_argument(
+        "--capacity",
+        metavar="N,…",
+        help="in tokens; by default what an unbounded cache holds, halved ten times",
+    )
+    parser.add_argument("--policy", metavar="NAME,…", help="all (kvsim list policies)")
+    parser.add_argument("--out", metavar="FOLDER", help="write summary.csv and figures there")
+    parser.add_argument("--json", action="store_true", help="print one object a row")
+
+
+def policies_command(arguments: argparse.Namespace) -> int:
+    """kvsim trace policies."""
+    import pandas as pd
+
+    from sim.policies import POLICIES
+
+    sizes = _block_sizes(arguments.block_size, len(arguments.files))
+    capacities = None if arguments.capacity is None else _numbers("capacity", arguments.capacity)
+    policies = list(POLICIES) if arguments.policy is None else arguments.policy.split(",")
+    found: list[dict[str, Any]] = []
+    for file, size in zip(arguments.files, sizes, strict=True):
+        mine = _rows(file, size, capacities, policies)
+        found += mine
+        if arguments.json:
+            print("\n".join(json.dumps(row, allow_nan=False) for row in mine), flush=True)
+        else:
+            print("\n".join(_lines(pd.DataFrame(mine))), flush=True)
+    if arguments.out is not None:
+        paths = _write(pd.DataFrame(found), Path(arguments.out))
+        if not arguments.json:
+            print("\n".join(str(path) for path in paths))
+    return 0
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Whole numbers with commas between them."""
+    parts = text.split(",")
+    if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
+        raise UserError(f"--{option}: must be whole numbers with commas between, got {text!r}")
+    return [int(part) for part in parts]
+
+
+def _block_sizes(text: str, num_files: int) -> list[int]:
+    sizes = _numbers("block-size", text)
+    if len(sizes) not in {1, num_files}:
+        raise UserError(f"--block-size: {len(sizes)} sizes for {num_files} traces")
+    for size in sizes:
+        if not 1 <= size <= MAX_BLOCK_SIZE:
+            raise UserError(f"--block-size: {size}; accepted: 1 to {MAX_BLOCK_SIZE}")
+    return sizes * (num_files // len(sizes))
+
+
+def _rows(
+    file: str, block_size: int, capacities: list[int] | None, policies: list[str]
+) -> list[dict[str, Any]]:
+    from sim.policies import references
+    from sim.policies.sweep import default_capacities, rows
+    from workloads.trace import TraceError
+
+    try:
+        asked = references(_load(file), block_size)
+        if capacities is None:
+            capacities = default_capacities(asked)
+        return list(rows(Path(file).name.split(".")[0] or file, asked, capacities, policies))
+    except TraceError as error:
+        raise UserError(str(error)) from None
+    except ValueError as error:
+        raise UserError(f"--{error}") from None
+
+
+def _load(file: str) -> Trace:
+    """The trace of a file, of a name, or of an experiment's workload."""
+    from sim.config import ConfigError
+    from sim.experiment import load_experiment
+    from sim.runspec import load_trace
+    from workloads import open_file
+    from workloads.publictraces import path_of
+
+    if Path(file).suffix not in {".yaml", ".yml"}:
+        return open_file(path_of(file)).load(seed=0)
+    try:
+        spec = load_experiment(file).runs()[0]
+    except ConfigError as error:
+        raise UserError(str(error)) from None
+    if spec.skip:
+        raise UserError(f"{file}: {spec.skip}")
+    return load_trace(spec.config["workload"], Path(spec.folder), spec.seed)
+
+
+def _lines(table: pd.DataFrame) -> list[str]:
+    """Hit rates in percent: a line a policy, a column a capacity."""
+    first = table.iloc[0]
+    capacities = list(dict.fromkeys(table["capacity_tokens"]))
+    lines = [
+        f"{first['trace']}: {first['num_requests']:,} requests, {first['num_prompt_tokens']:,} "
+        f"prompt tokens, blocks of {first['block_size']}; hit rate in %",
+        f"  {'capacity':<15}" + "".join(f"{_short(tokens):>8}" for tokens in capacities),
+    ]
+    for policy in dict.fromkeys(table["policy"]):
+        rates = table.loc[table["policy"] == policy, "hit_rate"]
+        lines.append(f"  {policy:<15}" + "".join(f"{100 * rate:>8.2f}" for rate in rates))
+    return lines
+
+
+def _short(tokens: int) -> str:
+    """A number of tokens in at most seven characters."""
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if tokens >= 10 * size:
+            return f"{tokens / size:.4g}{unit}"
+    return str(tokens)
+
+
+def _write(table: pd.DataFrame, folder: Path) -> list[Path]:
+    from sim import figures
+    from sim.figures.policies import draw_policies
+    from sim.results import ResultsError, replacing
+
+    summary = folder / "summary.csv"
+    try:
+        with replacing(summary) as temporary:
+            table.to_csv(temporary, index=False, lineterminator="\n")
+        drawn = figures.save(lambda: draw_policies(table), folder / "figures", "prefix_policies")
+    except ResultsError as error:
+        raise UserError(str(error)) from None
+    return [summary, *drawn]
