@@ -12,6 +12,7 @@ from sim.figures.base import Drawing
 BOUNDS = {
     "unbounded": ("black", ":"),
     "clairvoyant": ("black", "-"),
+    "fifo": (style.NOTE_COLOR, "--"),
     "none": (style.NOTE_COLOR, ":"),
 }
 PANEL_IN = 2.7

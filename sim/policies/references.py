@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class References:
         """Different blocks: what an unbounded cache holds in the end."""
         return len(self.parent)
 
+    @cached_property
     def next_use(self) -> IntColumn:
         """For each reference the request that asks for the block next; NEVER without one.
 

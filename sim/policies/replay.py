@@ -49,7 +49,7 @@ def hit_rate(asked: References, hits: IntColumn) -> float:
 
 def _ranked(rule: int, asked: References, capacity: int, found: IntColumn) -> None:
     is_foreseen = rule == CLAIRVOYANT
-    next_use = asked.next_use() if is_foreseen else np.zeros(0, np.int64)
+    next_use = asked.next_use if is_foreseen else np.zeros(0, np.int64)
     uses = np.zeros(asked.num_blocks, np.int64)
     cache = empty_cache(asked.parent, 1)
     replay_ranked(cache, asked.first, asked.blocks, next_use, rule, capacity, uses, found)

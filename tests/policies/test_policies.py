@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from functools import cache
 from itertools import combinations, pairwise
 
@@ -10,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command import ROOT
 from naive_policies import NAIVE, WorkloadAware
 from sim.policies import POLICIES, References, hit_blocks, hit_rate, references
 from workloads.content import ContentBuilder
@@ -167,8 +171,8 @@ def test_outputs_are_written_but_for_their_last_token() -> None:
 def test_a_block_that_is_written_again_before_it_is_asked_for_has_no_next_use() -> None:
     paths = [prefixes((1,)), prefixes((1,)), prefixes((1,))]
     asked = as_references((paths, [1, 0, 1], [-1] * 3))
-    assert asked.next_use()[1] == 2
-    assert asked.next_use()[0] > len(paths)
+    assert asked.next_use[1] == 2
+    assert asked.next_use[0] > len(paths)
 
 
 def test_namespaces_share_nothing() -> None:
@@ -191,3 +195,39 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence() -> None:
         hit_blocks("mru", references(chat(), 10), 3)
     with pytest.raises(ValueError, match="capacity: must be 0 blocks or more, got -1"):
         hit_blocks("lru", references(chat(), 10), -1)
+
+
+PROGRAM = """
+import numpy as np
+from sim.policies import POLICIES, References, hit_blocks
+draw = np.random.default_rng(5)
+parent = np.array([-1, *(int(draw.integers(-1, b)) for b in range(1, 60))])
+paths = []
+for block in draw.integers(0, 60, 300):
+    path = [int(block)]
+    while parent[path[0]] >= 0:
+        path.insert(0, int(parent[path[0]]))
+    paths.append(path)
+first = np.cumsum([0, *map(len, paths)])
+asked = np.array([len(path) for path in paths])
+turns = draw.integers(0, 9, 300)
+trace = References(1, first, np.concatenate(paths), asked, parent, asked, turns)
+print({name: [hit_blocks(name, trace, c).tolist() for c in (3, 11, 30)] for name in POLICIES})
+"""
+
+
+def test_compiled_and_plain_python_find_the_same() -> None:
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "NUMBA_DISABLE_JIT": plain},
+            timeout=200,
+        ).stdout
+        for plain in ("0", "1")
+    ]
+    assert said[0] == said[1]
+    assert said[0].count("[") > 10
