@@ -73,8 +73,11 @@ def _settle_max_tokens(cell: Cell, config: Config, trace: Trace) -> None:
         return
     is_told = rule is not None or trace.max_tokens is not None
     lacks = "workload.max_tokens, because the trace has none of its own"
-    if config["allocator"].get("reservation") == "max_tokens" and not is_told:
+    allocator = config["allocator"]
+    if allocator.get("reservation") == "max_tokens" and not is_told:
         cell.report(("allocator", "reservation"), f"max_tokens needs {lacks}")
+    if allocator.get("reserve_max_tokens") and not is_told:
+        cell.report(("allocator", "reserve_max_tokens"), f"needs {lacks}")
     scheduler: Scheduler = build_part("scheduler", config["scheduler"], Path())
     if scheduler.admits_by_max_tokens and not is_told:
         cell.report(("scheduler",), f"{config['scheduler']['kind']} admits by {lacks}")

@@ -10,7 +10,7 @@ v0's order within one sequence is unspecified.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +44,9 @@ class Paged(CopiedForks, BlockTables):
     """Blocks of block_size slots.
 
     watermark is the fraction of all blocks that an admission must leave free, rounded down
-    (vLLM v0: 0.01); sequences that already run may use them. reservation says what an admission
-    takes: blocks as tokens need them, or at once those of the prompt and max_tokens of output, of
-    which the last is never written.
+    (vLLM v0: 0.01); sequences that already run may use them. With reserve_max_tokens an admission
+    takes all blocks of the prompt and max_tokens of output at once, the last token of which is never
+    written; without, blocks are taken as tokens need them.
     """
 
     kind: ClassVar[str] = "paged"
@@ -55,16 +55,12 @@ class Paged(CopiedForks, BlockTables):
         self,
         block_size: int = 16,
         watermark: float = 0.0,
-        reservation: Literal["none", "max_tokens"] = "none",
+        reserve_max_tokens: bool = False,
     ) -> None:
         blocks.check_knobs(block_size, watermark)
-        if reservation not in {"none", "max_tokens"}:
-            raise ValueError(
-                f"reservation: unknown value {reservation!r}; accepted: none, max_tokens"
-            )
         self.block_size = block_size
         self.watermark = watermark
-        self.reservation = reservation
+        self.reserve_max_tokens = reserve_max_tokens
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
@@ -80,7 +76,7 @@ class Paged(CopiedForks, BlockTables):
         pool[blocks.BLOCK_SIZE] = self.block_size
         pool[blocks.NUM_BLOCKS] = pool[blocks.NUM_FREE] = num_blocks
         pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
-        pool[blocks.RESERVES] = self.reservation == "max_tokens"
+        pool[blocks.RESERVES] = self.reserve_max_tokens
         self._pool = pool
         self.recorded = pool[:NUM_RECORDED]
         # a stack: block 0 is on top, so a fresh pool is handed out in order of ids
@@ -118,7 +114,7 @@ class Paged(CopiedForks, BlockTables):
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         num_tokens = requests[:, PROMPT_TOKENS]
-        if self.reservation == "max_tokens":
+        if self.reserve_max_tokens:
             num_tokens = np.maximum(num_tokens, requests[:, MAX_FINAL_TOKENS] - 1)
         need = -(-num_tokens // self.block_size)
         usable = self.num_blocks - self._pool.item(blocks.WATERMARK_BLOCKS)
@@ -139,7 +135,7 @@ class Paged(CopiedForks, BlockTables):
         )
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
-        if self.reservation == "max_tokens":
+        if self.reserve_max_tokens:
             return num_iterations  # the rows have their blocks
         most_blocks = len(rows) * (num_iterations // self.block_size + 1)
         if most_blocks <= self._pool.item(blocks.NUM_FREE):

@@ -8,7 +8,7 @@ with the slots of their blocks. The prompts are computed in an iteration of thei
 all decode at least once. Requests join running ones only if there are at least waiting_served_ratio
 times as many of them as run, or if max_waiting_tokens iterations have passed since the last prompts
 (their own iteration counts). Nobody is ever preempted, because blocks for prompt and max_new_tokens
-are taken at admission: the allocator is `paged` with reservation max_tokens, in blocks of 1
+are taken at admission: the allocator is `paged` with reserve_max_tokens, in blocks of 1
 (flashinfer), 16 (paged), 64 (flashdecoding-ipex) or 256 (flashdecoding).
 Assumed, or different on purpose: prompts are computed whole (3.x cuts them, and then ignores the
 ratio); nothing is reused (from 2.3 on a radix tree is on by default with flashinfer); the budget of

@@ -40,7 +40,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         for block_size in (1, 3, 16)
         for watermark in (0.0, 0.1)
     ]
-    + [{"block_size": block_size, "reservation": "max_tokens"} for block_size in (1, 4)],
+    + [{"block_size": block_size, "reserve_max_tokens": True} for block_size in (1, 4)],
     "paged_cow": [
         {"block_size": block_size, "watermark": watermark}
         for block_size in (1, 3, 16)

@@ -27,7 +27,7 @@ def run(rows: Rows, num_slots: int = 1000, memory: Allocator | None = None, **kn
     arrivals, prompts, outputs, longest = np.array(rows).T
     counts = [column.astype(np.int64) for column in (arrivals * US, prompts, outputs)]
     limits = Limits(500, longest.astype(np.int64))
-    memory = memory or Paged(block_size=1, reservation="max_tokens")
+    memory = memory or Paged(block_size=1, reserve_max_tokens=True)
     requests = new_requests(*counts, limits)
     return simulate(requests, Memory(num_slots, 500), memory, Tgi(**knobs), Constant(1e-6))
 
@@ -41,7 +41,7 @@ def test_blocks_for_prompt_and_max_tokens_are_taken_at_admission() -> None:
 
     It stops after 9: 18 slots are written in the end, 14 never.
     """
-    memory, sequences = Paged(block_size=16, reservation="max_tokens"), SequenceTable()
+    memory, sequences = Paged(block_size=16, reserve_max_tokens=True), SequenceTable()
     memory.bind(64, sequences, 500)
     cells = [np.array([n], np.int64) for n in (0, 10, 9, 20)]
     row = sequences.open(new_requests(*cells[:3], Limits(500, cells[3])), 0)
@@ -56,7 +56,7 @@ def test_blocks_for_prompt_and_max_tokens_are_taken_at_admission() -> None:
 def test_a_reservation_in_the_blocks_of_each_attention_backend(
     block_size: int, blocks: int
 ) -> None:
-    memory, sequences = Paged(block_size=block_size, reservation="max_tokens"), SequenceTable()
+    memory, sequences = Paged(block_size=block_size, reserve_max_tokens=True), SequenceTable()
     memory.bind(1024, sequences, 500)
     cells = [np.array([n], np.int64) for n in (0, 10, 9, 20)]
     row = sequences.open(new_requests(*cells[:3], Limits(500, cells[3])), 0)
@@ -132,7 +132,7 @@ def test_nobody_is_preempted_where_all_is_reserved() -> None:
     rng = np.random.default_rng(2)
     rows: Rows = [(0.0, int(p), int(o), int(o) + 9) for p, o in rng.integers(1, 40, (80, 2))]
     for block_size in (1, 16):
-        memory = Paged(block_size=block_size, reservation="max_tokens")
+        memory = Paged(block_size=block_size, reserve_max_tokens=True)
         done = run(rows, 320, memory)
         assert done.scheduler.num_preemptions == 0
         assert done.scheduler.num_finished == 80

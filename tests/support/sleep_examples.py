@@ -73,7 +73,7 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
         return kind, {
             "block_size": sizes[choose(0, len(sizes) - 1)],
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
-            "reservation": ("none", "max_tokens")[choose(0, 3) == 3],
+            "reserve_max_tokens": choose(0, 3) == 3,
         }
     if kind == "paged_cow":
         sizes = [size for size in (1, 3, 4, 16) if size <= num_slots]
