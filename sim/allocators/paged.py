@@ -45,8 +45,8 @@ class Paged(CopiedForks, BlockTables):
 
     watermark is the fraction of all blocks that an admission must leave free, rounded down
     (vLLM v0: 0.01); sequences that already run may use them. With reserve_max_tokens an admission
-    takes all blocks of the prompt and max_tokens of output at once, the last token of which is never
-    written; without, blocks are taken as tokens need them.
+    takes all blocks of the prompt and max_tokens of output at once, but for the last token, which is
+    never written; without, blocks are taken as tokens need them.
     """
 
     kind: ClassVar[str] = "paged"

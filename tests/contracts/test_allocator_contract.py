@@ -227,7 +227,6 @@ def test_every_kind_is_the_key_of_its_entry() -> None:
     [
         ("paged", {"block_size": 0}, "block_size: must be at least 1 slot, got 0"),
         ("paged", {"watermark": 1.0}, "watermark: must be at least 0 and below 1, got 1.0"),
-        ("paged", {"reservation": "pow2"}, "reservation: unknown value 'pow2'; accepted: none, m"),
         ("vattention", {"page_size_kib": 32}, "page_size_kib: unknown value 32; accepted: 64, 128"),
         ("vattention", {"layers": 0}, "layers: must be at least 1, got 0"),
         (
