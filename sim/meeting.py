@@ -8,8 +8,9 @@ from sim.allocators import Allocator
 from sim.config import build_part
 from sim.engine_presets import REQUIRED
 from sim.plugins import Config, Report
-from sim.runspec import load_trace, uses_seed
+from sim.runspec import load_trace, sequence_content, uses_seed
 from sim.schedulers import Scheduler
+from sim.sequence import SequenceTable
 from sim.sweep import Cell
 from workloads.publictraces import AbsentTraceError
 from workloads.trace import Trace, TraceError
@@ -45,6 +46,7 @@ def meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
         return []
     _settle_max_tokens(cell, config, trace)
     cell.warnings = _meet_parts(config, trace, cell.report)
+    _meet_content(config, trace, cell.report)
     drawn = f" (seed {seed})" if uses_seed(workload) else ""
     return [
         f"workload      {len(trace):,} requests; {reason}: {count:,}{drawn}"
@@ -81,6 +83,20 @@ def _settle_max_tokens(cell: Cell, config: Config, trace: Trace) -> None:
     scheduler: Scheduler = build_part("scheduler", config["scheduler"], Path())
     if scheduler.admits_by_max_tokens and not is_told:
         cell.report(("scheduler",), f"{config['scheduler']['kind']} admits by {lacks}")
+
+
+def _meet_content(config: Config, trace: Trace, report: Report) -> None:
+    """Let the allocator take what sequences consist of: declared prefixes need room."""
+    content = sequence_content(trace)
+    if content is None or not config["allocator"].get("shared_prefix_tokens"):
+        return
+    allocator: Allocator = build_part("allocator", config["allocator"], Path())
+    allocator.bind(config["kv_cache"]["num_slots"], SequenceTable(), config["max_model_len"])
+    try:
+        allocator.bind_content(content)
+    except ValueError as error:
+        name, _, sentence = str(error).partition(": ")
+        report(("allocator", name), sentence)
 
 
 def _meet_parts(config: Config, trace: Trace, report: Report) -> list[str]:

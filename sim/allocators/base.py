@@ -211,7 +211,10 @@ class Allocator(ABC):
         return 0, 0
 
     def never_fits(self, requests: IntArray) -> BoolArray:
-        """Which requests an empty pool could not admit: bool, one a request. Changes nothing."""
+        """Which of all requests of a run an empty pool could not admit: bool, one a request.
+
+        Changes nothing.
+        """
         answer = np.zeros(len(requests), np.bool_)
         for request in range(len(requests)):
             row = self.sequences.open(requests, request)

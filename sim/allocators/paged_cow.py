@@ -168,8 +168,8 @@ class PagedCow(HostPool):
         need, num_free = num_prefixes * each, pool.item(blocks.NUM_FREE)
         if need >= num_free:
             raise ValueError(
-                f"shared_prefix_tokens: {num_prefixes} prefixes of {num_tokens} tokens take {need} "
-                f"blocks, the pool has {num_free}"
+                f"shared_prefix_tokens: {num_prefixes} x {each} blocks of prefixes leave none of "
+                f"the pool's {num_free}"
             )
         taken = self._free_blocks[num_free - need : num_free][::-1].copy()
         self._refs[taken] = shared_blocks.PIN

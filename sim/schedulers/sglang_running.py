@@ -76,7 +76,7 @@ class RunningBatch(QueueScheduler):
         return Scheduler.never_fits(self, requests) | refused
 
     def refusal(self, request: int) -> str:
-        if Scheduler.never_fits(self, self.requests[request : request + 1])[0]:
+        if Scheduler.never_fits(self, self.requests)[request]:
             return Scheduler.refusal(self, request)
         prompt = self.requests.item(request, PROMPT_TOKENS)
         if prompt >= self.capacity - PROMPT_MARGIN:
