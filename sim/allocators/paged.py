@@ -45,7 +45,7 @@ class Paged(CopiedForks, BlockTables):
 
     watermark is the fraction of all blocks that an admission must leave free, rounded down
     (vLLM v0: 0.01); sequences that already run may use them. With reserve_max_tokens an admission
-    takes all blocks of the prompt and max_tokens of output at once, but for the last token, which is
+    takes the blocks of the prompt and max_tokens of output at once, less the last token, which is
     never written; without, blocks are taken as tokens need them.
     """
 
