@@ -211,7 +211,10 @@ class Allocator(ABC):
         return 0, 0
 
     def never_fits(self, requests: IntArray) -> BoolArray:
-        """Which requests an empty pool could not admit: bool, one a request. Changes nothing."""
+        """Which requests of a run an empty pool could not admit: bool, one a request.
+
+        Changes nothing. An allocator may know a request by its number, so it is asked of them all.
+        """
         answer = np.zeros(len(requests), np.bool_)
         for request in range(len(requests)):
             row = self.sequences.open(requests, request)

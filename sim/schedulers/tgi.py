@@ -102,7 +102,7 @@ class Tgi(QueueScheduler):
         return super().never_fits(requests) | (requests[:, MAX_FINAL_TOKENS] > self._total)
 
     def refusal(self, request: int) -> str:
-        if not super().never_fits(self.requests[request : request + 1])[0]:
+        if not super().never_fits(self.requests)[request]:
             longest = self.requests.item(request, MAX_FINAL_TOKENS)
             return f"may become {longest} tokens long, max_batch_total_tokens is {self._total}"
         return super().refusal(request)

@@ -65,8 +65,7 @@ class TrtLlm(Fcfs):
         return refused
 
     def refusal(self, request: int) -> str:
-        chosen = self.requests[request : request + 1]
-        if super().never_fits(chosen)[0]:
+        if super().never_fits(self.requests)[request]:
             return super().refusal(request)
         longest = self.requests.item(request, MAX_FINAL_TOKENS)
         return (
