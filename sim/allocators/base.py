@@ -211,9 +211,9 @@ class Allocator(ABC):
         return 0, 0
 
     def never_fits(self, requests: IntArray) -> BoolArray:
-        """Which of all requests of a run an empty pool could not admit: bool, one a request.
+        """Which requests of a run an empty pool could not admit: bool, one a request.
 
-        Changes nothing.
+        Changes nothing. An allocator may know a request by its number, so it is asked of them all.
         """
         answer = np.zeros(len(requests), np.bool_)
         for request in range(len(requests)):

@@ -76,9 +76,9 @@ class RunningBatch(QueueScheduler):
         return Scheduler.never_fits(self, requests) | refused
 
     def refusal(self, request: int) -> str:
-        if Scheduler.never_fits(self, self.requests)[request]:
-            return Scheduler.refusal(self, request)
         prompt = self.requests.item(request, PROMPT_TOKENS)
+        if prompt >= self.allocator.max_model_len:
+            return Scheduler.refusal(self, request)
         if prompt >= self.capacity - PROMPT_MARGIN:
             return (
                 f"has a prompt of {prompt} tokens, and {PROMPT_MARGIN} of the pool's "
