@@ -94,6 +94,25 @@ def test_a_policy_finds_what_its_naive_form_finds(
     assert found.tolist() == naive.serve_all()
 
 
+@pytest.mark.parametrize("name", NAIVE)
+@pytest.mark.parametrize("capacity", [4, 15, 30])
+def test_a_policy_finds_the_same_over_a_long_history(name: str, capacity: int) -> None:
+    """Long enough for what small examples seldom reach: several hits in a queue, full ghosts."""
+    draw = np.random.default_rng(capacity)
+    parent = [-1, *(int(draw.integers(-1, block)) for block in range(1, 60))]
+    paths: list[tuple[Block, ...]] = []
+    for block in (60 * draw.random(400) ** 2).astype(int).tolist():
+        last: Block = ()
+        while block >= 0:
+            last, block = (block, *last), parent[block]  # noqa: PLW2901
+        paths.append(prefixes(last))
+    given_requests = paths, [len(path) for path in paths], draw.integers(0, 9, 400).tolist()
+    naive = NAIVE[name](capacity, *given_requests[:2])
+    if isinstance(naive, WorkloadAware):
+        naive.turns = given_requests[2]
+    assert hit_blocks(name, as_references(given_requests), capacity).tolist() == naive.serve_all()
+
+
 @settings(max_examples=150, deadline=None)
 @given(given_requests=requests(most=7, tail=2), capacity=st.integers(1, 3))
 def test_the_clairvoyant_finds_as_much_as_the_best_of_all_choices(
