@@ -111,6 +111,7 @@ class History:
         require(verdicts[0] == verdicts[1], f"{self.fast.kind}: twins answer {verdicts}")
         if verdict == Admission.OK:
             self.running.append(row)
+        self._end_iteration(self.running)
         self.compare()
         return verdict
 
@@ -124,6 +125,7 @@ class History:
             self.slow.append(*batch)
         else:
             self._append_singly(rows, counts, served)
+        self._end_iteration(rows)
         self.compare()
         return served
 
@@ -146,6 +148,7 @@ class History:
         self.fast.append_ahead(array, promised, log)
         ones = np.ones(len(rows), np.int64)
         for i in range(promised):
+            self._end_iteration(rows, (self.slow,))
             self._sample(rows, ones.tolist(), (self.slow,))
             require(
                 self.slow.append(array, ones) == len(rows),
@@ -156,6 +159,7 @@ class History:
                 f"{self.fast.kind}: append_ahead logs {log[i]}, iteration {i} {self.slow.recorded}",
             )
         self._sample(rows, [0] * len(rows))
+        self._end_iteration(rows)
         self.compare()
         if promised < num_iterations:
             require(
@@ -163,6 +167,15 @@ class History:
                 f"{self.fast.kind}: can_append promised {promised}, one more succeeds",
             )
         return promised
+
+    def _end_iteration(
+        self, rows: list[int], allocators: tuple[Allocator, ...] | None = None
+    ) -> None:
+        """What rows have computed may be found."""
+        array = np.array(rows, np.int64)
+        for allocator in allocators or (self.fast, self.slow):
+            if allocator.caches_computed:
+                allocator.cache_up_to(array, allocator.sequences.rows[array, NUM_COMPUTED])
 
     def retire(self, row: int) -> None:
         """A sequence is done, but stays with all that it holds, which is of no use now."""

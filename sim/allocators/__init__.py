@@ -1,12 +1,13 @@
 """Allocators: how the slots of the KV pool are given to sequences. One file an allocator.
 
 ALLOCATORS is the table of plug-ins; compiled operations of a family live in arena.py (contiguous),
-blocks.py (paged), shared_blocks.py (paged_cow), cached_blocks.py (prefix), tree_slots.py (radix)
-and mapped_pages.py (vattention).
+blocks.py (paged), shared_blocks.py (paged_cow), cached_blocks.py (prefix, nano_vllm), tree_slots.py
+(radix) and mapped_pages.py (vattention).
 """
 
 from sim.allocators.base import Admission, Allocator, ConservationError, KVUsage
 from sim.allocators.contiguous import Contiguous
+from sim.allocators.nano_vllm import NanoVllm
 from sim.allocators.paged import Paged
 from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
@@ -16,6 +17,7 @@ from sim.allocators.vattention import VAttention
 
 ALLOCATORS: dict[str, type[Allocator]] = {
     "contiguous": Contiguous,
+    "nano_vllm": NanoVllm,
     "paged": Paged,
     "paged_cow": PagedCow,
     "prefix": Prefix,

@@ -85,6 +85,8 @@ class Allocator(ABC):
     """Whether it has the steps of sim.schedulers.tree_steps, too."""
     evicts_by_batch: bool = False
     """Whether what a batch evicts is more than its rows would one by one."""
+    caches_computed: bool = False
+    """Whether tokens are found when the iteration that computes them has ended, not before."""
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         """Take a pool of num_slots slots for sequences of at most max_model_len tokens.
@@ -152,7 +154,8 @@ class Allocator(ABC):
     ) -> None:
         """The first num_tokens[i] tokens of rows[i] may be found from now on.
 
-        Only needed where tokens are written before they are known: others are found at once.
+        Needed where tokens are written before they are known, and at the end of every iteration
+        if caches_computed; others are found at once.
         """
 
     def admit(self, row: int, count: int) -> Admission:
@@ -236,10 +239,13 @@ class Allocator(ABC):
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         """Run num_iterations iterations of one token a row, known to succeed.
 
-        log[i] receives what is recorded after iteration i.
+        log[i] receives what is recorded after iteration i. Of iterations that others follow, what
+        they computed may be found.
         """
         counts = np.ones(len(rows), np.int64)
         for i in range(num_iterations):
+            if self.caches_computed:
+                self.cache_up_to(rows, self.sequences.rows[rows, NUM_COMPUTED])
             if self.append(rows, counts) != len(rows):
                 raise ConservationError(f"{self.kind}: can_append promised iteration {i}")
             log[i] = self.recorded

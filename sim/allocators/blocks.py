@@ -142,7 +142,7 @@ def admit(
 
 @compiled
 def distance_to_boundary(sequences: IntArray, row: int) -> int:
-    """Tokens that still fit into the row's last block; fewer than a block, unless it reserved."""
+    """Tokens that still fit into the row's blocks; fewer than a block if it has no spare ones."""
     distance: int = sequences[row, NUM_SLOTS] - sequences[row, NUM_COMPUTED]
     return distance
 
@@ -158,9 +158,15 @@ def can_append(
     block_size = pool[BLOCK_SIZE]
     num_free = pool[NUM_FREE]
     crossings[:block_size] = 0
-    for i in range(len(rows)):
-        crossings[distance_to_boundary(sequences, rows[i])] += 1
+    farthest = 0
+    for k in range(len(rows)):
+        farthest = max(farthest, distance_to_boundary(sequences, rows[k]))
     for i in range(num_iterations):
+        if i % block_size == 0 and i <= farthest:  # rows that have filled all but one of theirs
+            for k in range(len(rows)):
+                distance = distance_to_boundary(sequences, rows[k]) - i
+                if 0 <= distance < block_size:
+                    crossings[distance] += 1
         num_free -= crossings[i % block_size]
         if num_free < 0:
             return i

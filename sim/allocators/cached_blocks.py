@@ -11,7 +11,7 @@ chains[key]   the first and the last block of a key, in the order in which they 
 events        who became findable or was evicted, in order, if somebody wants to know
 distances     a histogram (sim.gaps) of reuse distances, in blocks
 
-Block 0 is the null block: it is never given away.
+In vLLM block 0 is the null block: it is never given away. Flags of the pool say how others differ.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ NUM_HOLDING = NUM_BLOCK_CELLS  # rows that hold blocks
 IS_CACHING, PREPENDS_UNHASHED, RESERVES_FULL, MAX_TOKENS = range(NUM_HOLDING + 1, NUM_HOLDING + 5)
 NUM_EVENTS, NUM_EVICTED = NUM_HOLDING + 5, NUM_HOLDING + 6
 NUM_TAKEN = NUM_HOLDING + 7  # blocks taken from the front of the free queue, so far
-NUM_CELLS = NUM_HOLDING + 8
+NUM_NULL_BLOCKS = NUM_HOLDING + 8
+# how other engines differ: an admission takes blocks for all known tokens; blocks are findable when
+# the iteration has ended that fills them, not begun; a new one takes the place of one like it
+TAKES_ALL, CACHES_COMPUTED, FINDS_NEWEST = range(NUM_HOLDING + 9, NUM_HOLDING + 12)
+NUM_CELLS = NUM_HOLDING + 12
 
 # columns of keys
 NUM_KEYS, NUM_CACHED, FIRST_KEY = range(3)
@@ -87,8 +91,11 @@ def remember(
     key: int,
     row: int,
 ) -> None:
-    """Make a block findable by its key, behind those that are already."""
+    """Make a block findable by its key, behind those that are already, or in their place."""
     last = chains[key, LAST]
+    if last != NONE and pool[FINDS_NEWEST]:
+        forget(pool, blocks, chains, last)
+        last = NONE
     blocks[block, KEY] = key
     blocks[block, PREVIOUS_SAME], blocks[block, NEXT_SAME] = last, NONE
     if last == NONE:
@@ -100,8 +107,8 @@ def remember(
 
 
 @compiled
-def evict(pool: IntArray, blocks: IntArray, chains: IntArray, events: IntArray, block: int) -> None:
-    """A free block is about to be given away: it is no longer found under its old content."""
+def forget(pool: IntArray, blocks: IntArray, chains: IntArray, block: int) -> None:
+    """A block is no longer found under its content."""
     key = blocks[block, KEY]
     before, after = blocks[block, PREVIOUS_SAME], blocks[block, NEXT_SAME]
     if before == NONE:
@@ -113,8 +120,15 @@ def evict(pool: IntArray, blocks: IntArray, chains: IntArray, events: IntArray, 
     else:
         blocks[after, PREVIOUS_SAME] = before
     blocks[block, KEY] = NONE
-    pool[CACHED] -= pool[BLOCK_SIZE]
-    pool[FREE] += pool[BLOCK_SIZE]
+    if blocks[block, REF_CNT] == 0:
+        pool[CACHED] -= pool[BLOCK_SIZE]
+        pool[FREE] += pool[BLOCK_SIZE]
+
+
+@compiled
+def evict(pool: IntArray, blocks: IntArray, chains: IntArray, events: IntArray, block: int) -> None:
+    """A free block is about to be given away: it is no longer found under its old content."""
+    forget(pool, blocks, chains, block)
     pool[NUM_EVICTED] += 1
     note(pool, events, WAS_EVICTED, NONE, block)
 

@@ -37,11 +37,16 @@ def require(condition: bool, sentence: str) -> None:
 
 
 def recount_shared(
-    sequences: IntArray, tables: dict[int, IntArray], state: State, block_size: int
+    sequences: IntArray,
+    tables: dict[int, IntArray],
+    state: State,
+    block_size: int,
+    num_null_blocks: int,
 ) -> KVUsage:
     """The terms, but for external, slot by slot, from the block tables of the rows.
 
-    A slot that several rows hold counts once, by what it is to the row that needs it most.
+    A slot that several rows hold counts once, by what it is to the row that needs it most. The
+    first num_null_blocks blocks nobody may hold.
     Raises ConservationError if references, the free queue or the keys contradict the tables.
     """
     blocks, _, free_list = state
@@ -60,11 +65,11 @@ def recount_shared(
         active[table] += final > 1
     require(np.array_equal(holders, blocks[:-1, REF_CNT]), "reference counts are wrong")
     require(np.array_equal(active, blocks[:-1, NUM_ACTIVE]), "active references are wrong")
-    unheld = np.flatnonzero(holders[1:] == 0) + 1
+    unheld = np.flatnonzero(holders[num_null_blocks:] == 0) + num_null_blocks
     require(np.array_equal(np.sort(free_list), unheld), "the free queue is not what nobody holds")
     _check_links(state)
     is_cached = (blocks[:-1, KEY] != NONE) & (holders == 0)
-    counts = [int((use[1:] == kind).sum()) for kind in (3, 2, 1)]
+    counts = [int((use == kind).sum()) for kind in (3, 2, 1)]
     cached = int(is_cached.sum()) * block_size
     return KVUsage(counts[0], counts[1], counts[2], 0, cached, len(unheld) * block_size - cached)
 

@@ -1,4 +1,7 @@
-"""Compiled operations of the prefix cache: admit, append, free. The state is cached_blocks'."""
+"""Compiled operations of the prefix cache: admit, append, free. The state is cached_blocks'.
+
+What concerns many iterations at once is in cached_ahead.py.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from sim.allocators.blocks import (
     blocks_for,
 )
 from sim.allocators.cached_blocks import (
+    CACHES_COMPUTED,
     FIRST,
     FIRST_KEY,
     FREED_AT,
@@ -30,11 +34,13 @@ from sim.allocators.cached_blocks import (
     NUM_ACTIVE,
     NUM_CACHED,
     NUM_HOLDING,
+    NUM_NULL_BLOCKS,
     NUM_TAKEN,
     PREPENDS_UNHASHED,
     PREVIOUS,
     REF_CNT,
     RESERVES_FULL,
+    TAKES_ALL,
     cache_up_to,
     change_refs,
     find,
@@ -63,7 +69,7 @@ def admission(
     """
     size = pool[BLOCK_SIZE]
     num_tokens = min(sequences[row, NUM_TOKENS], pool[MAX_TOKENS])
-    if blocks_for(num_tokens, size) > pool[NUM_BLOCKS] - 1:
+    if blocks_for(num_tokens, size) > pool[NUM_BLOCKS] - pool[NUM_NULL_BLOCKS]:
         return 2
     num_hits = find(pool, sequences, keys, chains, row)
     spare = pool[NUM_FREE] + num_hits
@@ -89,16 +95,18 @@ def write(
     events: IntArray,
     row: int,
     count: int,
+    reach: int,
 ) -> bool:
-    """Write count tokens for a row; False, and nothing changed, if there are too few blocks.
+    """Write count tokens for a row, which will have blocks for reach tokens at least.
 
-    Blocks that are full then, and whose tokens are known, are findable at once, though nothing
-    has been computed yet.
+    False, and nothing changed, if there are too few blocks. Blocks that are full then, and whose
+    tokens are known, are findable at once, though nothing has been computed yet, unless the pool
+    says otherwise.
     """
     size = pool[BLOCK_SIZE]
     written = sequences[row, NUM_COMPUTED] + count
     held = sequences[row, NUM_SLOTS] // size
-    need = max(blocks_for(written, size), held)
+    need = max(blocks_for(max(written, reach), size), held)
     if need - held > pool[NUM_FREE]:
         return False
     if held == 0 and need > 0:
@@ -106,8 +114,9 @@ def write(
     for i in range(held, need):
         take(pool, table, blocks, chains, events, row, i)
     resize_row(pool, sequences, row, written, need * size)
-    known = min(written, sequences[row, NUM_TOKENS])
-    cache_up_to(pool, table, keys, blocks, chains, events, row, known)
+    if not pool[CACHES_COMPUTED]:
+        known = min(written, sequences[row, NUM_TOKENS])
+        cache_up_to(pool, table, keys, blocks, chains, events, row, known)
     return True
 
 
@@ -138,7 +147,8 @@ def admit(
         hit_slots = num_hits * pool[BLOCK_SIZE]
         resize_row(pool, sequences, row, hit_slots, hit_slots)
     keys[row, NUM_CACHED] = num_hits
-    write(pool, sequences, table, keys, blocks, chains, events, row, count)
+    reach = sequences[row, NUM_TOKENS] if pool[TAKES_ALL] else 0
+    write(pool, sequences, table, keys, blocks, chains, events, row, count, reach)
     return 0
 
 
@@ -162,10 +172,10 @@ def append(
         written = sequences[row, NUM_COMPUTED] + 1
         is_inside = written < sequences[row, NUM_SLOTS] and written < sequences[row, FINAL_TOKENS]
         if counts[i] == 1 and is_inside:
-            sequences[row, NUM_COMPUTED] = written  # neither begins nor fills a block
+            sequences[row, NUM_COMPUTED] = written  # takes no block, and makes none findable
             within += 1
         elif counts[i] > 0 and not write(
-            pool, sequences, table, keys, blocks, chains, events, row, counts[i]
+            pool, sequences, table, keys, blocks, chains, events, row, counts[i], 0
         ):
             served = i
             break

@@ -80,6 +80,7 @@ class CheckedAllocator(Allocator):
             forks=inner.forks,
             evicts_by_batch=inner.evicts_by_batch,
             has_prefix_tree=inner.has_prefix_tree,
+            caches_computed=inner.caches_computed,
         )
 
     def __getattr__(self, name: str) -> Any:

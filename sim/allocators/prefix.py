@@ -55,6 +55,8 @@ class Prefix(BlockTables):
     """
 
     kind: ClassVar[str] = "prefix"
+    num_null_blocks: ClassVar[int] = 1
+    """How many of the first blocks are never given away."""
 
     def __init__(
         self,
@@ -79,14 +81,15 @@ class Prefix(BlockTables):
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
         num_blocks = num_slots // self.block_size
-        if num_blocks < 2:
+        if num_blocks <= self.num_null_blocks:
+            beside = " beside the null block" * self.num_null_blocks
             raise ValueError(
-                f"block_size: a block of {self.block_size} slots beside the null block is more "
-                f"than the pool of {num_slots}"
+                f"block_size: a block of {self.block_size} slots{beside} is more than the pool of "
+                f"{num_slots}"
             )
         self._pool = self._new_pool(num_blocks)
         self.recorded = self._pool[:NUM_RECORDED]
-        self._blocks = _new_blocks(num_blocks)
+        self._blocks = _new_blocks(num_blocks, self.num_null_blocks)
         self._chains: IntArray = np.full((64, 2), cached_blocks.NONE, np.int64)
         self._events: IntArray = np.empty((0, 3), np.int64)
         self._distances = new_gaps()
@@ -102,15 +105,17 @@ class Prefix(BlockTables):
 
     def _new_pool(self, num_blocks: int) -> IntArray:
         pool: IntArray = np.zeros(cached_blocks.NUM_CELLS, np.int64)
-        usable = (num_blocks - 1) * self.block_size
+        num_usable = num_blocks - self.num_null_blocks
+        usable = num_usable * self.block_size
         pool[EXTERNAL], pool[FREE] = self.num_slots - usable, usable
         pool[blocks.BLOCK_SIZE] = self.block_size
-        pool[blocks.NUM_BLOCKS], pool[blocks.NUM_FREE] = num_blocks, num_blocks - 1
+        pool[blocks.NUM_BLOCKS], pool[blocks.NUM_FREE] = num_blocks, num_usable
         pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
         pool[cached_blocks.IS_CACHING] = self.enable_prefix_caching
         pool[cached_blocks.PREPENDS_UNHASHED] = self.free_order == "prepend_unhashed"
         pool[cached_blocks.RESERVES_FULL] = self.reserve_full_isl
         pool[cached_blocks.MAX_TOKENS] = self.max_model_len
+        pool[cached_blocks.NUM_NULL_BLOCKS] = self.num_null_blocks
         return pool
 
     def _compile(self) -> None:
@@ -126,6 +131,7 @@ class Prefix(BlockTables):
         found = pool, rows, keys, self._blocks, self._chains
         self._until_lost = direct(cached_ahead.until_lost, *found, 0, *ahead)
         self._free = direct(cached_ops.free, *state[:5], STRIDED)
+        self._cache_rows = direct(cached_blocks.cache_rows, pool, *state[2:], STRIDED, STRIDED)
 
     def _resize(self, capacity: int) -> None:
         """Give every row of the sequence table a block table and keys."""
@@ -179,7 +185,7 @@ class Prefix(BlockTables):
 
     @property
     def num_usable_blocks(self) -> int:
-        return self.num_blocks - 1
+        return self.num_blocks - self.num_null_blocks
 
     def num_held_hits(self, row: int) -> int:
         hits = self._find(self._pool, self._rows, self._keys, self._chains, row)
@@ -196,7 +202,7 @@ class Prefix(BlockTables):
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         need = -(-requests[:, PROMPT_TOKENS] // self.block_size)
-        return np.greater(need, self.num_blocks - 1)
+        return np.greater(need, self.num_usable_blocks)
 
     def _state(self) -> tuple[IntArray, IntArray, blocks.BlockIds, IntArray, IntArray]:
         return self._pool, self._rows, self._table, self._keys, self._blocks
@@ -211,7 +217,7 @@ class Prefix(BlockTables):
 
     def cache_up_to(self, rows: IntArray, num_tokens: IntArray) -> None:
         state = self._pool, self._table, self._keys, self._blocks, self._chains, self._events
-        cached_blocks.cache_rows(*state, rows, num_tokens)
+        self._cache_rows(*state, rows, num_tokens)
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
         most_blocks = len(rows) * (num_iterations // self.block_size + 1)
@@ -265,26 +271,27 @@ class Prefix(BlockTables):
 
     def refusal(self, row: int) -> str:
         need = -(-self._rows.item(row, NUM_TOKENS) // self.block_size)
-        usable = self.num_blocks - 1
+        usable = self.num_usable_blocks
         return f"needs {need} blocks of {self.block_size} slots, the pool has {usable} to give"
 
     def check(self, rows: IntArray) -> None:
         tables = {row: self.block_table(row) for row in rows.tolist()}
         state = self._blocks, self._chains, self.free_list()
-        expected = recount_shared(self._rows, tables, state, self.block_size)
+        layout = self.block_size, self.num_null_blocks
+        expected = recount_shared(self._rows, tables, state, *layout)
         check_tables(self.recorded, tables.values(), self.kind)
-        remainder = self.num_slots - (self.num_blocks - 1) * self.block_size
+        remainder = self.num_slots - self.num_usable_blocks * self.block_size
         check_terms(self.terms, expected._replace(external=remainder), self.kind)
 
 
-def _new_blocks(num_blocks: int) -> IntArray:
-    """Blocks 1 and up in the free queue, in the order of their ids."""
+def _new_blocks(num_blocks: int, first: int) -> IntArray:
+    """Blocks from number first on in the free queue, in the order of their ids."""
     state: IntArray = np.zeros((num_blocks + 1, cached_blocks.NUM_COLUMNS), np.int64)
     state[:, cached_blocks.KEY] = cached_blocks.NONE
     state[:, [cached_blocks.NEXT_SAME, cached_blocks.PREVIOUS_SAME]] = cached_blocks.NONE
     ids = np.arange(num_blocks + 1)
     state[:, cached_blocks.NEXT] = (ids + 1) % (num_blocks + 1)
     state[:, cached_blocks.PREVIOUS] = ids - 1
-    state[num_blocks, cached_blocks.NEXT] = 1
-    state[1, cached_blocks.PREVIOUS] = num_blocks
+    state[num_blocks, cached_blocks.NEXT] = first
+    state[first, cached_blocks.PREVIOUS] = num_blocks
     return state

@@ -20,6 +20,7 @@ from sim.schedulers.tally import Tally
 from sim.sequence import (
     FAILED,
     FINISH_NS,
+    NUM_COMPUTED,
     NUM_GENERATED,
     NUM_TOKENS,
     PROMPT_TOKENS,
@@ -164,6 +165,7 @@ class Scheduler(ABC):
         All iterations after the first were found by `max_sleep`; their tokens are appended
         already.
         """
+        self._let_find()
         num_finished = self._sample_tokens(
             self.sequences.rows,
             self.requests,
@@ -178,6 +180,12 @@ class Scheduler(ABC):
         if num_finished:
             self.num_running -= num_finished
             self._leave(self._finished[:num_finished])
+
+    def _let_find(self) -> None:
+        """What the running sequences have computed may be found from now on."""
+        if self.allocator.caches_computed:
+            rows = self.running[: self.num_running]
+            self.allocator.cache_up_to(rows, self.sequences.rows[rows, NUM_COMPUTED])
 
     def _leave(self, rows: IntArray) -> None:
         """Rows have finished, each a request: free what they hold."""

@@ -129,6 +129,7 @@ class GroupScheduler(QueueScheduler):
         if not branching:
             super().complete(boundaries, num_iterations)
             return
+        self._let_find()
         running = self.running[: self.num_running].copy()
         requests = self.sequences.rows[running, REQUEST]
         is_plain = np.isin(requests, list(branching), invert=True)

@@ -8,9 +8,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sim.allocators.base import Allocator, BoolArray
+from sim.allocators.base import Admission, Allocator, BoolArray
 from sim.schedulers.base import MEMORY, Scheduler
-from sim.sequence import ARRIVAL_NS, PRIORITY, PROMPT_TOKENS, IntArray, SequenceTable
+from sim.sequence import (
+    ARRIVAL_NS,
+    NUM_TOKENS,
+    PRIORITY,
+    PROMPT_TOKENS,
+    IntArray,
+    SequenceTable,
+)
 
 Urgency = tuple[int, int, int]
 """priority, arrival, request: the lower, the sooner"""
@@ -147,6 +154,15 @@ class QueueScheduler(Scheduler):
         if request not in self._rows:
             self._rows[request] = self.sequences.open(self.requests, request)
         return self._rows[request]
+
+    def _head_fits(self, most_tokens: int) -> bool:
+        """Whether the allocator would admit the head, which was refused before others wrote.
+
+        What they wrote may have made its hit longer. It computes most_tokens tokens at most.
+        """
+        row = self._open_head()
+        lacks = self.sequences.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
+        return self.allocator.can_admit(row, min(lacks, most_tokens)) is not Admission.LATER
 
     def _pop_head(self) -> int:
         request = self._waiting.pop()

@@ -159,6 +159,7 @@ class Static(Scheduler):
         self.num_waiting += 1
 
     def complete(self, boundaries: IntArray, num_iterations: int) -> None:
+        self._let_find()
         num_finished = self._sample_tokens(
             self.sequences.rows,
             self.requests,

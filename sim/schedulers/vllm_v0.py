@@ -262,4 +262,7 @@ class VllmV0(SwappingScheduler):
             return 0  # the next step asks again who may come
         if self.num_waiting and self.blocked not in {MEMORY, MAX_NUM_SEQS}:
             return 0
+        asks_first = self.num_waiting and self.blocked == MEMORY and self.allocator.caches_prefixes
+        if asks_first and self._head_fits(self.max_num_batched_tokens):
+            return 0
         return self.batch.item(FIRST_FINISH) - 1

@@ -35,6 +35,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         for reservation in ("max", "pow2", "oracle")
         for arena, min_block in (("greedy", 1), ("greedy", 8), ("max_len_chunks", 4))
     ],
+    "nano_vllm": [{"block_size": block_size} for block_size in (1, 3, 16)],
     "paged": [
         {"block_size": block_size, "watermark": watermark}
         for block_size in (1, 3, 16)
@@ -270,6 +271,7 @@ def test_a_wrong_parameter_is_named_with_its_rule(
         ("paged", {"block_size": 16}, "block_size: a block of 16 slots is larger than the pool"),
         ("prefix", {"block_size": 8}, "block_size: a block of 8 slots beside the null block is"),
         ("radix", {"block_size": 16}, "block_size: a block of 16 slots is more than the pool"),
+        ("nano_vllm", {"block_size": 16}, "block_size: a block of 16 slots is more than the pool"),
         (
             "vattention",
             {"block_size": 16},

@@ -24,6 +24,7 @@ from sim.sequence import (
     NUM_DECODE_SEQS,
     NUM_GENERATED,
     NUM_PLACEHOLDERS,
+    NUM_SEQS,
     NUM_SLOTS,
     NUM_TOKENS,
     PENDING,
@@ -43,6 +44,11 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"max_num_seqs": 3},
         {"max_num_batched_tokens": 12},
         {"max_num_batched_tokens": 5, "enable_chunked_prefill": True, "max_num_seqs": 8},
+    ],
+    "nano_vllm": [
+        {},
+        {"max_num_seqs": 3},
+        {"max_num_seqs": 8, "max_num_batched_tokens": 12},
     ],
     "sglang": [
         {},
@@ -81,6 +87,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
 ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
     "paged": {"block_size": 4, "watermark": 0.1},
     "contiguous": {"reservation": "pow2"},
+    "nano_vllm": {"block_size": 4},
     "paged_cow": {"block_size": 4, "num_cpu_blocks": 100},
     "prefix": {"block_size": 4, "watermark": 0.1},
     "vattention": {"block_size": 4},
@@ -117,8 +124,8 @@ def random_requests(seed: int) -> IntArray:
 class Watch:
     """Looks at a scheduler after every schedule() and notes what the contract forbids."""
 
-    def __init__(self, limit: int | None) -> None:
-        self.limit = limit
+    def __init__(self, limit: int | None, max_num_seqs: int = 512) -> None:
+        self.limit, self.max_num_seqs = limit, max_num_seqs
         self.faults: list[str] = []
         self.reasons_to_wait: set[int] = set()
 
@@ -144,6 +151,8 @@ class Watch:
         self.require(len(in_service) == len(rows) + len(scheduler.padding), "a done row runs")
         tokens = scheduler.batch.item(PREFILL_TOKENS) + scheduler.batch.item(NUM_DECODE_SEQS)
         self.require(tokens > 0, "an iteration that computes nothing")
+        num_seqs = scheduler.batch.item(NUM_SEQS)
+        self.require(num_seqs <= self.max_num_seqs, "more sequences than max_num_seqs")
         self.require(self.limit is None or tokens <= self.limit, "more tokens than the budget")
 
     def require(self, condition: bool, fault: str) -> None:
@@ -156,7 +165,8 @@ class Watch:
 def test_every_iteration_keeps_the_contract_and_every_request_ends(
     policy: str, parameters: dict[str, Any], kind: str, seed: int
 ) -> None:
-    watch = Watch(parameters.get("max_num_batched_tokens"))
+    max_num_seqs = parameters.get("max_num_seqs", 512)
+    watch = Watch(parameters.get("max_num_batched_tokens"), max_num_seqs)
     scheduler = SCHEDULERS[policy](**parameters)
     run = simulate(
         random_requests(seed),
@@ -167,7 +177,8 @@ def test_every_iteration_keeps_the_contract_and_every_request_ends(
         Options(observe=watch),
     )
     assert watch.faults == []
-    assert run.recorder.num_running_max <= parameters.get("max_num_seqs", 256)
+    if policy != "nano_vllm":  # where it limits an iteration alone
+        assert run.recorder.num_running_max <= max_num_seqs
     assert_requests_add_up(run)
 
 
@@ -218,6 +229,7 @@ def test_the_examples_wait_for_every_reason() -> None:
         simulate(random_requests(1), Memory(60, 80), allocator, scheduler, Constant(1e-6), options)
         seen[policy] |= watch.reasons_to_wait
     assert seen["fcfs"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
+    assert seen["nano_vllm"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["sglang"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["static"] == {NOTHING, MEMORY, MAX_NUM_SEQS, BATCH}
     assert seen["tgi"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET, PACE}
@@ -237,6 +249,7 @@ def test_every_policy_is_the_key_of_its_entry() -> None:
         ("fcfs", {"max_num_seqs": 0}, "max_num_seqs: must be at least 1, got 0"),
         ("fcfs", {"max_num_batched_tokens": 0}, "max_num_batched_tokens: must be at least 1"),
         ("fcfs", {"enable_chunked_prefill": True}, "enable_chunked_prefill: chunks need a limit"),
+        ("nano_vllm", {"max_num_seqs": 0}, "max_num_seqs: must be at least 1, got 0"),
         ("vllm_v1", {"max_num_batched_tokens": 0}, "max_num_batched_tokens: must be at least 1"),
         (
             "vllm_v1",

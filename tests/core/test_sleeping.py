@@ -81,10 +81,11 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         num_reused += 0 if distances is None else distances[GAP_COUNT]
         shared += sum(timeline["table_blocks"]) - sum(timeline["held_blocks"])
     assert num_blocked > 0, "no example queues: the traces are too easy"
-    outgrows = kind in {"paged", "paged_cow", "prefix", "radix", "vattention"}
+    outgrows = kind in {"nano_vllm", "paged", "paged_cow", "prefix", "radix", "vattention"}
     assert (num_preemptions > 0) == outgrows, "only memory in blocks outgrows its promise"
-    assert (num_reused > 0) == (kind == "prefix"), "only content is found again"
-    shares = kind in {"paged_cow", "prefix", "radix"}
+    finds = kind in {"nano_vllm", "prefix"}
+    assert (num_reused > 0) == finds, "only content is found again"
+    shares = finds or kind in {"paged_cow", "radix"}
     assert (shared > 0) == shares, "forks and content share blocks"
 
 
@@ -186,6 +187,16 @@ def test_an_eviction_in_a_sleep_may_make_the_waiting_heads_hit_shorter(
     )
     run = assert_same(example)
     assert run.recorder.num_queued_iterations > 0
+
+
+def test_a_head_that_is_asked_before_others_decode_may_fit_when_they_have() -> None:
+    """Its prompt of 8 is the other's prompt and output, whose first 4 tokens are found late."""
+    prefix = ("prefix", {"block_size": 4, "reserve_full_isl": False, "watermark": 0.1})
+    beginnings = [Beginning(-1, 1, 1, 0), Beginning(0, 1, 8, 0)]
+    for scheduler in ("vllm_v0", "nano_vllm"):
+        arrivals = [(0, 1, 5, 5), (0, 8, 1, 1)]
+        parts = prefix, (scheduler, {})
+        assert_same(Example(arrivals, 14, 16, *parts, 0, beginnings=beginnings))
 
 
 def test_a_full_pool_met_late_is_measured_alike() -> None:

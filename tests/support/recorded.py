@@ -43,7 +43,8 @@ def case_paths(engine: str) -> list[Path]:
     folder = golden_folder(engine)
     if folder is None:
         return []
-    return [*sorted(folder.glob("cases/*.in.json")), *sorted(folder.glob("fuzz/*.json.gz"))]
+    fuzz = [*folder.glob("fuzz/*.json.gz"), *folder.glob("*.json.gz")]
+    return [*sorted(folder.glob("cases/*.in.json")), *sorted(fuzz)]
 
 
 def read_case(path: Path) -> Case:

@@ -95,13 +95,14 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
             "reserve_full_isl": bool(choose(0, 1)),
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
         }
-    if kind == "radix":
+    if kind in {"nano_vllm", "radix"}:
         sizes = [size for size in (1, 2, 4) if size <= num_slots]
-        return kind, {
-            "block_size": sizes[choose(0, len(sizes) - 1)],
-            "eviction_policy": sorted(EVICTION_POLICIES)[choose(0, len(EVICTION_POLICIES) - 1)],
-            "split_at_prompt": bool(choose(0, 1)),
-        }
+        parameters: dict[str, Any] = {"block_size": sizes[choose(0, len(sizes) - 1)]}
+        if kind == "radix":
+            policies = sorted(EVICTION_POLICIES)
+            parameters["eviction_policy"] = policies[choose(0, len(policies) - 1)]
+            parameters["split_at_prompt"] = bool(choose(0, 1))
+        return kind, parameters
     return kind, {}
 
 
@@ -154,7 +155,8 @@ def choose_scheduler(choose: Choose, memory: str) -> tuple[str, dict[str, Any]]:
         return kind, parameters
     if choose(0, 1):
         parameters["max_num_batched_tokens"] = choose(1, 40)
-        parameters["enable_chunked_prefill"] = bool(choose(0, 1))
+        if kind != "nano_vllm":
+            parameters["enable_chunked_prefill"] = bool(choose(0, 1))
     return kind, parameters
 
 
