@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sim.allocators import Allocator
+from sim.allocators.declared import declared_prefixes
 from sim.config import build_part
 from sim.engine_presets import REQUIRED
 from sim.plugins import Config, Report
@@ -46,7 +47,7 @@ def meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
         return []
     _settle_max_tokens(cell, config, trace)
     cell.warnings = _meet_parts(config, trace, cell.report)
-    _meet_content(config, trace, cell.report)
+    cell.warnings += _meet_content(config, trace, cell.report)
     drawn = f" (seed {seed})" if uses_seed(workload) else ""
     return [
         f"workload      {len(trace):,} requests; {reason}: {count:,}{drawn}"
@@ -85,11 +86,15 @@ def _settle_max_tokens(cell: Cell, config: Config, trace: Trace) -> None:
         cell.report(("scheduler",), f"{config['scheduler']['kind']} admits by {lacks}")
 
 
-def _meet_content(config: Config, trace: Trace, report: Report) -> None:
-    """Let the allocator take what sequences consist of: declared prefixes need room."""
+def _meet_content(config: Config, trace: Trace, report: Report) -> list[str]:
+    """Let the allocator take what sequences consist of: declared prefixes need room.
+
+    The lines returned say if there is no such prefix.
+    """
     content = sequence_content(trace)
-    if content is None or not config["allocator"].get("shared_prefix_tokens"):
-        return
+    num_tokens = config["allocator"].get("shared_prefix_tokens")
+    if content is None or not num_tokens:
+        return []
     allocator: Allocator = build_part("allocator", config["allocator"], Path())
     allocator.bind(config["kv_cache"]["num_slots"], SequenceTable(), config["max_model_len"])
     try:
@@ -97,6 +102,9 @@ def _meet_content(config: Config, trace: Trace, report: Report) -> None:
     except ValueError as error:
         name, _, sentence = str(error).partition(": ")
         report(("allocator", name), sentence)
+    if declared_prefixes(content, num_tokens):
+        return []
+    return [f"shared_prefix_tokens: no two prompts have the same first {num_tokens} tokens"]
 
 
 def _meet_parts(config: Config, trace: Trace, report: Report) -> list[str]:

@@ -106,7 +106,7 @@ def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None
         "num_iterations": run.recorder.num_iterations,
         "makespan_s": makespan_s,
         "throughput_req_s": _rate(len(done), makespan_s),
-        "output_tokens_s": _rate(int(requests[:, NUM_GENERATED].sum()), makespan_s),
+        "output_tokens_s": _rate(_generated(run), makespan_s),
     }
     for name in ("ttft_s", "tpot_s"):
         row |= spread(name, latencies[name])
@@ -136,6 +136,11 @@ def _counters(run: Run, kv_bytes_per_token: int | None) -> Row:
     row["hit_rate"] = counts["num_hit_tokens"] / queried if queried else None
     distances = run.allocator.reuse_distances()
     return row | histogram_spread("reuse_distance_blocks", distances, (50, 90))
+
+
+def _generated(run: Run) -> int:
+    """Output tokens of all sequences: samples and beams of a request are as long as it."""
+    return int((run.requests[:, NUM_GENERATED] * run.scheduler.widths()).sum())
 
 
 def request_latencies(done: IntArray) -> dict[str, Floats]:

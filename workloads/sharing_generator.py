@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from workloads import checks
+from workloads.beams import MAX_WIDTH
 from workloads.compose import front_cells, grown, separate, with_own_text
 from workloads.content import Content
 from workloads.distributions import LENGTH_DISTRIBUTIONS
 from workloads.generator import Generator
 from workloads.prefixes import PREFIXES, Prefix
 from workloads.streams import stream
-from workloads.trace import IntColumn, Trace
+from workloads.trace import IntColumn, Trace, TraceError
 from workloads.turns import TURNS, Plan, Turns
 
 
@@ -98,6 +99,9 @@ class SharingGenerator(Generator):
             if getattr(self, name) is not None:
                 counts = checks.build(name, getattr(self, name), LENGTH_DISTRIBUTIONS)
                 found[name] = counts.draw(name, num_requests, stream(seed, name), notes)
+                most = found[name].max()
+                if most > MAX_WIDTH:
+                    raise TraceError(f"{name}: draws {most}; accepted: at most {MAX_WIDTH}")
         return found
 
     def _content(

@@ -31,18 +31,23 @@ NOWHERE = -1
 def num_distinct(
     pool: IntArray, sequences: IntArray, table: BlockIds, refs: IntArray, rows: IntArray
 ) -> int:
-    """Blocks that would move with the rows. They share a block only at the same place."""
+    """Blocks that would move with the rows, which share a block only at the same place.
+
+    Siblings stand side by side, so the search for another holder ends soon, or at once.
+    """
     size = pool[BLOCK_SIZE]
     count = 0
     for i in range(len(rows)):
         for entry in range(sequences[rows[i], NUM_SLOTS] // size):
             block = table[rows[i], entry]
-            is_first = refs[block] < PIN
-            for k in range(i):
-                has_entry = sequences[rows[k], NUM_SLOTS] > entry * size
-                if has_entry and table[rows[k], entry] == block:
-                    is_first = False
-            if is_first:
+            num_before = 0  # rows before this one that hold it, at the same place
+            if refs[block] > 1:
+                for k in range(i - 1, -1, -1):
+                    has_entry = sequences[rows[k], NUM_SLOTS] > entry * size
+                    if has_entry and table[rows[k], entry] == block:
+                        num_before = 1
+                        break
+            if refs[block] < PIN and num_before == 0:
                 count += 1
     return count
 

@@ -39,16 +39,18 @@ from sim.jit import STRIDED, direct
 from sim.sequence import NUM_TOKENS, PROMPT_TOKENS, REQUEST, IntArray, SequenceTable
 from workloads.sequences import SequenceContent
 
+DEFAULT_SWAP_SPACE = 4.0  # GiB
+
 
 class PagedCow(HostPool):
     """Blocks of block_size slots that sequences of a request share until they write.
 
     watermark is the fraction of all blocks that an admission, or a return from the host, must
     leave free, rounded down. The host pool has num_cpu_blocks blocks or, if that is not given, as
-    many as fit into swap_space GiB; without a model, whose kv_bytes_per_token would say how many
-    that are, as many as the pool. sliding_window is the number of last tokens that a sequence
-    keeps. Prompts whose first shared_prefix_tokens tokens are also another's begin with a declared
-    prefix.
+    many as fit into swap_space GiB (None: 4, vLLM's default); without a model, whose
+    kv_bytes_per_token would say how many that are, as many as the pool. sliding_window is the
+    number of last tokens that a sequence keeps. Prompts whose first shared_prefix_tokens tokens
+    are also another's begin with a declared prefix.
     """
 
     kind: ClassVar[str] = "paged_cow"
@@ -60,7 +62,7 @@ class PagedCow(HostPool):
         self,
         block_size: int = 16,
         watermark: float = 0.01,
-        swap_space: float = 4.0,
+        swap_space: float | None = None,
         num_cpu_blocks: int | None = None,
         kv_bytes_per_token: int | None = None,
         sliding_window: int | None = None,
@@ -69,8 +71,7 @@ class PagedCow(HostPool):
         blocks.check_knobs(block_size, watermark)
         self.block_size = block_size
         self.watermark = watermark
-        if not 0 <= swap_space <= 1 << 20:
-            raise ValueError(f"swap_space: must be from 0 to 2^20 GiB, got {swap_space}")
+        _check_swap_space(swap_space, num_cpu_blocks, kv_bytes_per_token)
         if num_cpu_blocks is not None and not 0 <= num_cpu_blocks <= 1 << 28:
             raise ValueError(f"num_cpu_blocks: must be from 0 to 2^28, got {num_cpu_blocks}")
         if kv_bytes_per_token is not None and kv_bytes_per_token < 1:
@@ -135,9 +136,12 @@ class PagedCow(HostPool):
     def _num_host_blocks(self, num_blocks: int) -> int:
         if self.num_cpu_blocks is not None:
             return self.num_cpu_blocks
+        if self.swap_space == 0:
+            return 0
         if self.kv_bytes_per_token is None:
             return num_blocks
-        return int(self.swap_space * GIB) // (self.kv_bytes_per_token * self.block_size)
+        swap_space = DEFAULT_SWAP_SPACE if self.swap_space is None else self.swap_space
+        return int(swap_space * GIB) // (self.kv_bytes_per_token * self.block_size)
 
     def _resize(self, capacity: int) -> None:
         """Give every row of the sequence table a block table."""
@@ -323,3 +327,18 @@ class PagedCow(HostPool):
         check_tables(self.recorded, on_device, self.kind)
         remainder = self.num_slots - self.num_blocks * self.block_size
         check_terms(self.terms, expected._replace(external=remainder), self.kind)
+
+
+def _check_swap_space(
+    swap_space: float | None, num_cpu_blocks: int | None, kv_bytes_per_token: int | None
+) -> None:
+    """Refuse sizes of the host pool that mean nothing. Raises ValueError."""
+    if swap_space is None:
+        return
+    if not 0 <= swap_space <= 1 << 20:
+        raise ValueError(f"swap_space: must be from 0 to 2^20 GiB, got {swap_space}")
+    if swap_space > 0 and num_cpu_blocks is None and kv_bytes_per_token is None:
+        raise ValueError(
+            "swap_space: is in GiB, and no model says what a token takes; accepted without one: "
+            "num_cpu_blocks, or 0"
+        )

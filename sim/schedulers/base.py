@@ -109,6 +109,10 @@ class Scheduler(ABC):
     def schedule(self, now_ns: int) -> bool:
         """Make the next iteration and write its tokens; False if there is nothing to compute."""
 
+    def widths(self) -> IntArray:
+        """How many sequences each request runs at once: int64, one a request."""
+        return np.ones(len(self.requests), np.int64)
+
     @property
     def num_in_service(self) -> int:
         """Requests that run or, in a static batch, are done but still take part."""

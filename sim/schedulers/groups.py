@@ -78,6 +78,11 @@ class GroupScheduler(QueueScheduler):
             count_tokens, sequences.rows, requests, self._finished, 0, self.gaps
         )
 
+    def widths(self) -> IntArray:
+        if self._branches is None:
+            return super().widths()
+        return np.array([self._branches.width(i) for i in range(len(self.requests))], np.int64)
+
     def _group(self, request: int, row: int) -> Group | None:
         """The group of a request that is about to be admitted; None if it never forks."""
         if self._branches is None or request in self._groups:

@@ -19,6 +19,10 @@ class PaddedBatch:
         """Tokens that are padding if num_seqs prompts of this length join."""
         return self.padded_with(num_seqs, length) - self._num_tokens - num_seqs * length
 
+    @property
+    def is_empty(self) -> bool:
+        return self._num_seqs == 0
+
     def add(self, num_seqs: int, length: int) -> None:
         self._num_seqs += num_seqs
         self._num_tokens += num_seqs * length

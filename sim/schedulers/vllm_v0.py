@@ -7,8 +7,9 @@ admitted, preempted and swapped together. Where memory is short the request that
 with one sequence it recomputes later, with several it moves to the host, and while anything is
 there no prompt is admitted. What forks and ends at each token, sim.branching says.
 Differs on purpose: a request that could never run is rejected or fails, where the engine would
-wait for ever; where the allocator cannot swap, sequences recompute, several one by one; where forks
-are copied instead of shared, memory for all sequences of a request is taken when it is admitted.
+wait for ever; where the allocator cannot swap, or is told not to, a request of several sequences
+recomputes them all, alone in its iteration if together they exceed max_num_batched_tokens; where
+forks are copied instead of shared, memory for all sequences is taken when a request is admitted.
 """
 
 from __future__ import annotations
@@ -84,14 +85,7 @@ class VllmV0(SwappingScheduler):
         self.counts: IntArray = self._ones[:0]  # tokens that each running row computes
 
     def never_fits(self, requests: IntArray) -> BoolArray:
-        refused = super().never_fits(requests)
-        if self._branches is not None:
-            refused |= self._widths(len(requests)) > self.max_num_seqs
-        return refused
-
-    def _widths(self, count: int) -> IntArray:
-        assert self._branches is not None
-        return np.array([self._branches.width(request) for request in range(count)])
+        return super().never_fits(requests) | (self.widths() > self.max_num_seqs)
 
     def refusal(self, request: int) -> str:
         width = self._branches.width(request) if self._branches is not None else 1
@@ -138,8 +132,8 @@ class VllmV0(SwappingScheduler):
             length = self.sequences.rows.item(row, NUM_TOKENS)
             count = length - self.allocator.lookup(row)
             rows = [row] if group is None else group.rows
-            if length * len(rows) > self.max_num_batched_tokens:
-                self._drop_head(row, self._exceeds_budget(length * len(rows)), now_ns)
+            if length > self.max_num_batched_tokens:
+                self._drop_head(row, self._exceeds_budget(length), now_ns)
                 continue
             verdict = self.allocator.can_admit(row, count)
             if verdict is Admission.OK:
@@ -168,7 +162,9 @@ class VllmV0(SwappingScheduler):
     def _obstacle(self, batch: PaddedBatch, rows: list[int], count: int, num_current: int) -> int:
         """Why sequences that memory would take must wait."""
         request = self.sequences.rows.item(rows[0], REQUEST)
-        if batch.padded_with(len(rows), count) > self.max_num_batched_tokens:
+        goes_alone = batch.is_empty and len(rows) > 1  # several that recompute: see the module
+        padded = batch.padded_with(len(rows), count)
+        if padded > self.max_num_batched_tokens and not goes_alone:
             return TOKEN_BUDGET
         if num_current + self._max_running(request) > self.max_num_seqs:
             return MAX_NUM_SEQS
@@ -197,7 +193,7 @@ class VllmV0(SwappingScheduler):
         if group is None:
             return self.allocator.refusal(row)
         reason = self.allocator.refusal(row)
-        return f"runs {group.max_running} sequences at once, the first of which {reason}"
+        return f"runs {group.max_running} sequences at once, each of which {reason}"
 
     def _start(self, request: int, now_ns: int) -> None:
         """The head of the queue runs."""

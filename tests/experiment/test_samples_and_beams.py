@@ -99,3 +99,44 @@ def test_prefixes_without_room_are_found_before_anything_runs(tmp_path: Path) ->
         "x.yaml:15: allocator.1.shared_prefix_tokens: 1 x 4 blocks of prefixes leave none of the "
         "pool's 4"
     ]
+
+
+def test_output_tokens_are_those_of_all_sequences(tmp_path: Path) -> None:
+    one = EXPERIMENT.replace("num_samples: 3", "num_samples:  1")
+    rows = [
+        rows_of(tmp_path / str(i), load(tmp_path, text))[0]
+        for i, text in enumerate((EXPERIMENT, one))
+    ]
+    three, single = (row["output_tokens_s"] * row["makespan_s"] for row in rows)
+    assert three == pytest.approx(3 * single)
+
+
+def test_a_host_pool_in_gib_needs_a_model_and_none_is_none(tmp_path: Path) -> None:
+    text = EXPERIMENT.replace("num_cpu_blocks: 300}", "swap_space: 4}", 1)
+    (error,) = errors_of(tmp_path, text)
+    assert "allocator.0.swap_space: is in GiB, and no model says what a token takes" in error
+    without = load(tmp_path, EXPERIMENT.replace("num_cpu_blocks: 300}", "swap_space: 0}", 1))
+    row = rows_of(tmp_path / "without", without)[0]
+    assert row["swapped_bytes"] is None
+    assert row["num_preemptions"] > row["num_blocks_swapped_out"] == 0
+
+
+def test_samples_that_exceed_the_token_budget_together_recompute_all_the_same(
+    tmp_path: Path,
+) -> None:
+    changes = ("scheduler.max_num_batched_tokens=60", "scheduler.preemption_mode=recompute")
+    row = rows_of(tmp_path, load(tmp_path, EXPERIMENT, *changes))[0]
+    assert row["num_preemptions"] > 0
+    assert row["num_finished"] + row["num_rejected"] == row["num_requests"]
+
+
+def test_a_declared_prefix_that_no_two_prompts_share_is_warned_of(tmp_path: Path) -> None:
+    experiment = load(tmp_path, EXPERIMENT.replace("prefix_tokens: 10", "prefix_tokens: 15"))
+    wanted = "shared_prefix_tokens: no two prompts have the same first 15 tokens"
+    assert wanted in experiment.warnings
+
+
+def test_a_search_may_be_as_wide_as_a_model_can_search(tmp_path: Path) -> None:
+    text = EXPERIMENT.replace("num_samples: 3", "beam_width: 10001")
+    (error,) = errors_of(tmp_path, text)
+    assert error.endswith("beam_width: draws 10001; accepted: at most 10000")
