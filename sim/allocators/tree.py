@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -77,8 +77,11 @@ class RadixTree:
     """What can be found, where it is, and which of it may go.
 
     evictable and protected are the tokens in unlocked and in locked nodes; idle is the part of
-    protected that only finished sequences hold.
+    protected that only finished sequences hold. refreshes_parts says whether a node that is known
+    in part counts as used before it is split.
     """
+
+    refreshes_parts: ClassVar[bool] = True
 
     def __init__(self, block_size: int, eviction_policy: str, protected_threshold: int) -> None:
         self.block_size = block_size
@@ -129,10 +132,16 @@ class RadixTree:
         through it goes beyond inserted_len, what this sequence has inserted before. A node's
         priority is the highest of all that were inserted through it.
         """
+        return self.put(key, blocks, begin, priority, inserted_len)[1]
+
+    def put(
+        self, key: Key, blocks: IntArray, begin: int, priority: int, inserted_len: int
+    ) -> tuple[Node, int]:
+        """insert, and the node that the key ends with."""
         node, matched = self._walk(key, inserted_len, priority)
         length, size = self._whole(key.length), self.block_size
         if matched == length:
-            return matched
+            return node, matched
         runs = cut(key.runs, key.ends, matched, length)
         first, last = (matched - begin) // size, (length - begin) // size
         leaf = self._new_node(runs, blocks[first:last], length - matched)
@@ -144,7 +153,7 @@ class RadixTree:
         self.num_nodes += 1
         self.evictable += leaf.length
         self._queue(leaf)
-        return matched
+        return leaf, matched
 
     def lock(self, node: Node) -> int:
         """Protect a node and all above it; return by how much evictable has changed."""
@@ -212,11 +221,12 @@ class RadixTree:
             child = node.children.get(self._name(node, key, index, used))
             if child is None:
                 break
-            child.last_access = now
             count, index, used = common(child.runs, key, index, used)
             count = min(count, length - matched) // size * size
             matched += count
             is_part = count < child.length
+            if self.refreshes_parts or not is_part:
+                child.last_access = now
             node = self._split(child, count) if is_part else child
             node.priority = max(node.priority, priority)
             if matched > inserted_len:

@@ -69,17 +69,17 @@ class TreeReplay:
         for index, (op, record) in enumerate(zip(self.case.ops, self.case.records, strict=True)):
             gone: list[Any] = []
             ours = getattr(self, "_" + op["op"])(op, record, gone)
-            size = self.tree.block_size
-            ours |= {
-                "i": index,
-                "op": op["op"],
-                "evicted": [slots_of(blocks, size) for blocks in gone],
-                "state": state_of(self.tree, self.names, self.shows_priority),
-            }
+            ours |= {"i": index, "op": op["op"], **self._state(gone)}
             found = first_difference(record, ours, index, op["op"])
             if found is not None:
                 return found
         return None
+
+    def _state(self, gone: list[Any]) -> Record:
+        return {
+            "evicted": [slots_of(blocks, self.tree.block_size) for blocks in gone],
+            "state": state_of(self.tree, self.names, self.shows_priority),
+        }
 
     def _key(self, op: Record) -> Key:
         tokens = op["key"]
