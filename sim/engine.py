@@ -188,6 +188,8 @@ class Replica:
             head = scheduler.head_row if scheduler.num_waiting else None
             if head is not None and more:
                 more = self.allocator.until_findable(head, self._rows, more)
+                if scheduler.minds_shorter_hits:
+                    more = self.allocator.until_lost(head, self._rows, more)
             count = scheduled + more
         return count
 

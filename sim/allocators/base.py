@@ -139,7 +139,14 @@ class Allocator(ABC):
         return 0
 
     def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
-        """How many of num_iterations iterations of one token a row leave `lookup(row)` as it is.
+        """How many of num_iterations iterations of one token a row do not lengthen `lookup(row)`.
+
+        The iterations are known to succeed.
+        """
+        return num_iterations
+
+    def until_lost(self, row: int, rows: IntArray, num_iterations: int) -> int:
+        """How many of num_iterations iterations of one token a row do not shorten `lookup(row)`.
 
         The iterations are known to succeed.
         """

@@ -107,6 +107,9 @@ class CheckedAllocator(Allocator):
             "until_findable", lambda: self.inner.until_findable(row, rows, num_iterations)
         )
 
+    def until_lost(self, row: int, rows: IntArray, num_iterations: int) -> int:
+        return self._ask("until_lost", lambda: self.inner.until_lost(row, rows, num_iterations))
+
     def can_admit(self, row: int, count: int) -> Admission:
         return self._ask("can_admit", lambda: self.inner.can_admit(row, count))
 

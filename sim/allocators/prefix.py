@@ -177,11 +177,12 @@ class Prefix(BlockTables):
         return int(found) * self.block_size
 
     def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
-        state = self._pool, self._rows, self._keys
-        longer = cached_ahead.until_findable(*state, self._chains, row, rows)
-        state_of_blocks = self._blocks, self._chains
-        count = int(min(num_iterations, longer))
-        return self._until_lost(*state, *state_of_blocks, row, rows, count, self._scratch)
+        state = self._pool, self._rows, self._keys, self._chains
+        return int(min(num_iterations, cached_ahead.until_findable(*state, row, rows)))
+
+    def until_lost(self, row: int, rows: IntArray, num_iterations: int) -> int:
+        state = self._pool, self._rows, self._keys, self._blocks, self._chains
+        return self._until_lost(*state, row, rows, num_iterations, self._scratch)
 
     @property
     def num_usable_blocks(self) -> int:

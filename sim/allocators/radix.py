@@ -90,11 +90,7 @@ class Radix(TreeMemory):
     def lookup(self, row: int) -> int:
         return self._peek(row)[0]
 
-    def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
-        """Nothing becomes findable; but an eviction may make what was found shorter.
-
-        Then there is more to compute, which a token budget may not allow.
-        """
+    def until_lost(self, row: int, rows: IntArray, num_iterations: int) -> int:
         if self._peek(row)[1] == 0:
             return num_iterations
         return self._until_short(self._pool, self._rows, rows, num_iterations, self._scratch)

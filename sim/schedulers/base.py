@@ -61,6 +61,12 @@ class Scheduler(ABC):
     admits_by_max_tokens: bool = False
     """Whether it must be told how long outputs may become, which no trace's output is."""
 
+    minds_shorter_hits: bool = True
+    """Whether it matters to a request refused for memory that less of it is found than before.
+
+    It then has more to compute, which a token budget may not allow. Not where prompts are cut.
+    """
+
     def bind_branches(self, branches: Branches) -> None:  # noqa: B027 - most know no branches
         """Take what says how requests fork, before `bind`; without, none does."""
 

@@ -80,6 +80,7 @@ class VllmV1(QueueScheduler):
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.enable_chunked_prefill = enable_chunked_prefill
+        self.minds_shorter_hits = not enable_chunked_prefill
         self.long_prefill_token_threshold = long_prefill_token_threshold
         self.policy = policy
         self.single_request_exempt = single_request_exempt

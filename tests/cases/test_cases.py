@@ -32,7 +32,8 @@ from sim.sequence import (
 )
 from sim.testing import CheckedAllocator, visible_state
 
-PARAMETERS: dict[str, dict[str, Any]] = {"paged": {"block_size": 4}, "contiguous": {}}
+IN_BLOCKS = ("paged", "nano_vllm", "vattention")
+PARAMETERS: dict[str, dict[str, Any]] = {kind: {"block_size": 4} for kind in IN_BLOCKS}
 
 
 def requests_of(requests: list[tuple[int, int, int]], max_model_len: int = 4096) -> IntArray:

@@ -286,7 +286,9 @@ def test_what_could_never_be_admitted_is_refused_on_arrival() -> None:
 
 @pytest.mark.parametrize("kind", sorted(set(ALLOCATORS) - {"radix"}))
 def test_memory_without_a_tree_is_refused_with_a_sentence(kind: str) -> None:
-    allocator = ALLOCATORS[kind](**({"block_size": 4} if kind == "vattention" else {}))
+    allocator = ALLOCATORS[kind](
+        **({"block_size": 4} if kind in {"vattention", "nano_vllm"} else {})
+    )
     sentence = Sglang().objection(allocator)
     assert sentence.endswith(f"which {kind} cannot say; accepted with it: allocator radix")
     with pytest.raises(ValueError, match="accepted with it: allocator radix"):

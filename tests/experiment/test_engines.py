@@ -203,7 +203,7 @@ def test_a_part_of_another_kind_replaces_the_engine_s_entirely(tmp_path: Path) -
         "kind": "paged",
         "block_size": 16,
         "watermark": 0.0,
-        "reservation": "none",
+        "reserve_max_tokens": False,
     }
     assert config["scheduler"]["count_blocked_lookups"] is False
 

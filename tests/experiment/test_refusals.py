@@ -15,7 +15,7 @@ SWEEP_ERRORS = {
         "sweep:\n  allocator.block_size:\n    - 0\n    - 8\n"
     ),
     "x.yaml:9: sweep.allocator.block_sizes: no allocator here has it, did you mean block_size; "
-    "accepted: block_size, watermark": "sweep: {allocator.block_sizes: [8]}\n",
+    "accepted: block_size, reserve_max_tokens, watermark": "sweep: {allocator.block_sizes: [8]}\n",
     "x.yaml:8: allocator.block_size: a block of 16 slots is larger than the pool of 8 "
     "(with kv_cache.num_slots 8)": "sweep: {kv_cache.num_slots: [8, 64]}\n",
     "x.yaml:9: sweep.scheduler.max_seqs.0: 3: unknown key, did you mean max_num_seqs; accepted: "

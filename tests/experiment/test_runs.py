@@ -72,7 +72,7 @@ def test_every_default_is_filled_in(tmp_path: Path) -> None:
         "kind": "paged",
         "block_size": 16,
         "watermark": 0.0,
-        "reservation": "none",
+        "reserve_max_tokens": False,
     }
     assert config["scheduler"] == {
         "kind": "fcfs",

@@ -1,4 +1,4 @@
-"""A recorded history of mini-sglang's radix tree gone through again; the first thing that differs."""
+"""A recorded history of mini-sglang's radix tree gone through again, and what differs first."""
 
 from __future__ import annotations
 

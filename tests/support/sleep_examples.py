@@ -29,7 +29,7 @@ from workloads.sequences import SequenceContent
 Choose = Callable[[int, int], int]
 
 TICK_NS = 500  # arrivals are multiples of it; an iteration of constant time takes two
-FIXED_EXAMPLES = 25
+FIXED_EXAMPLES = 40
 
 
 class Plain(CostModel):
