@@ -53,8 +53,12 @@ def requests_of(prompts: list[Prompt], outputs: list[int], every_ns: int = 0) ->
 class Cache:
     """A prefix cache of num_blocks usable blocks that sequences enter and leave one by one."""
 
-    def __init__(self, num_blocks: int, prompts: list[Prompt], output: int, size: int = 4) -> None:
-        self.allocator, self.sequences = CheckedAllocator(Prefix(size)), SequenceTable()
+    def __init__(
+        self, num_blocks: int, prompts: list[Prompt], output: int, memory: Prefix | None = None
+    ) -> None:
+        memory = memory or Prefix(4)
+        size = memory.block_size
+        self.allocator, self.sequences = CheckedAllocator(memory), SequenceTable()
         self.allocator.bind((num_blocks + 1) * size, self.sequences, LONGEST)
         self.allocator.bind_content(contents(prompts))
         self.requests = requests_of(prompts, [output] * len(prompts))
@@ -279,3 +283,27 @@ def test_tokens_and_the_gaps_between_them_survive_preemption(policy: type[Schedu
     assert gaps[GAP_COUNT] == 13 + 10 + 8 + 11
     spans = requests[:, FINISH_NS] - requests[:, FIRST_TOKEN_NS]
     assert gaps[GAP_SUM_S] * 10**9 + gaps[GAP_SUM_NS] == spans.sum()
+
+
+def test_the_example_of_vllms_documentation_goes_as_it_is_told() -> None:
+    """docs/design/prefix_caching.md, whose blocks are numbered from 0: here block 0 is nobody's.
+
+    Ten blocks of 4. The second prompt begins with 10 tokens of the first one's 15, the third one,
+    of 29 tokens, with 12 of them.
+    """
+    prompts = [[(1, 0, 15)], [(1, 0, 10), (2, 0, 4)], [(1, 0, 12), (3, 0, 17)]]
+    cache = Cache(10, prompts, 9, Prefix(4, free_order="append"))
+    tables = cache.allocator.block_table
+    first, hit = cache.enter(0)
+    assert (hit, tables(first).tolist()) == (0, [1, 2, 3, 4])
+    cache.generate(first, 2)
+    assert tables(first).tolist() == [1, 2, 3, 4, 5]
+    second, hit = cache.enter(1)
+    assert (hit, tables(second).tolist()) == (8, [1, 2, 6, 7])
+    cache.leave(first)
+    cache.leave(second)
+    free = [block - 1 for block in cache.allocator.free_list().tolist()]
+    assert free == [7, 8, 9, 4, 3, 2, 6, 5, 1, 0]
+    third, hit = cache.enter(2)
+    assert hit == 12
+    assert [block - 1 for block in tables(third).tolist()] == [0, 1, 2, 7, 8, 9, 4, 3]
