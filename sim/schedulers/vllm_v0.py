@@ -258,7 +258,8 @@ class VllmV0(SwappingScheduler):
             return 0  # the next step asks again who may come
         if self.num_waiting and self.blocked not in {MEMORY, MAX_NUM_SEQS}:
             return 0
-        asks_first = self.num_waiting and self.blocked == MEMORY and self.allocator.caches_prefixes
-        if asks_first and self._head_fits(self.max_num_batched_tokens):
+        may_find = self.allocator.caches_prefixes and self.blocked == MEMORY
+        asks_head = self.num_waiting > 0 and not self._swapped
+        if may_find and asks_head and self._head_fits(self.max_num_batched_tokens):
             return 0
         return self.batch.item(FIRST_FINISH) - 1
