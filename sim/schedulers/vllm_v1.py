@@ -80,7 +80,6 @@ class VllmV1(QueueScheduler):
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.enable_chunked_prefill = enable_chunked_prefill
-        self.minds_shorter_hits = not enable_chunked_prefill
         self.long_prefill_token_threshold = long_prefill_token_threshold
         self.policy = policy
         self.single_request_exempt = single_request_exempt
@@ -91,6 +90,9 @@ class VllmV1(QueueScheduler):
 
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         super().bind(requests, sequences, allocator)
+        # where only the first chunk must fit, less to find may also mean less to hold at once
+        takes_chunks = not getattr(allocator, "reserve_full_isl", True)
+        self.minds_shorter_hits = takes_chunks or not self.enable_chunked_prefill
         self._counts: IntArray = np.ones(len(self.running), np.int64)
         self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._one_row: IntArray = np.zeros(1, np.int64)
