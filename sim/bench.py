@@ -14,6 +14,7 @@ import simpy
 from sim.allocators.paged import Paged
 from sim.allocators.prefix import Prefix
 from sim.arrivals import FOREVER_NS
+from sim.batch import DECODE_KV_TOKENS, KV_TOKENS, NUM_DECODE_SEQS, NUM_SEQS, empty_batch
 from sim.bench_tree import measure_tree
 from sim.costs.linear import Linear
 from sim.costs.measured import Measured
@@ -21,17 +22,7 @@ from sim.engine import Memory, Options, Run, simulate
 from sim.metrics import summarize
 from sim.schedulers.fcfs import Fcfs
 from sim.schedulers.vllm_v1 import VllmV1
-from sim.sequence import (
-    DECODE_KV_TOKENS,
-    KV_TOKENS,
-    NUM_DECODE_SEQS,
-    NUM_SEQS,
-    IntArray,
-    Limits,
-    SequenceTable,
-    empty_batch,
-    new_requests,
-)
+from sim.sequence import IntArray, Limits, SequenceTable, new_requests
 from workloads.sequences import SequenceContent
 from workloads.sharegpt import ShareGPT
 from workloads.synthetic import Synthetic

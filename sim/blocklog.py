@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from sim.allocators.base import CACHED, EXTERNAL, FREE, Allocator
+from sim.allocators.base import Allocator
 from sim.allocators.shared_blocks import COPIED
+from sim.allocators.terms import CACHED, EXTERNAL, FREE
 from sim.schedulers.base import MEMORY, Scheduler
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, REQUEST
 

@@ -19,22 +19,12 @@ import simpy
 
 from sim.allocators.base import Allocator
 from sim.arrivals import FOREVER_NS, Arrivals
+from sim.batch import COPIED_TOKENS, FIRST_FINISH, SWAPPED_BLOCKS, SWAPPED_TOKENS
 from sim.costs.base import CostModel
 from sim.options import PLAIN, Memory, Observer, Options
 from sim.recorder import Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
-from sim.sequence import (
-    ARRIVAL_NS,
-    COPIED_TOKENS,
-    FINISH_NS,
-    FINISHED,
-    FIRST_FINISH,
-    STATUS,
-    SWAPPED_BLOCKS,
-    SWAPPED_TOKENS,
-    IntArray,
-    SequenceTable,
-)
+from sim.sequence import ARRIVAL_NS, FINISH_NS, FINISHED, STATUS, IntArray, SequenceTable
 
 __all__ = ["Memory", "Observer", "Options", "Replica", "Run", "simulate"]
 

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sim.allocators.base import TERM_NAMES
+from sim.allocators.terms import TERM_NAMES
 from sim.engine import Run
 from sim.gaps import GAP_BITS, GAP_COUNT, GAP_FIRST, GAP_SUM_NS, GAP_SUM_S
 from sim.sequence import (

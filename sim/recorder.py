@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.allocators.base import EXTERNAL, FREE, NUM_RECORDED, TERM_NAMES
+from sim.allocators.terms import EXTERNAL, FREE, NUM_RECORDED, TERM_NAMES
 from sim.jit import compiled, direct
 from sim.sequence import IntArray
 

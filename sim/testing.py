@@ -12,8 +12,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from sim.allocators.base import CACHED, FREE, NUM_RECORDED, Admission, Allocator
+from sim.allocators.base import Admission, Allocator
 from sim.allocators.checked import CheckedAllocator, difference, require, visible_state
+from sim.allocators.terms import CACHED, FREE, NUM_RECORDED
 from sim.sequence import (
     FINAL_TOKENS,
     NUM_COMPUTED,

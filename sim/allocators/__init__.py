@@ -5,13 +5,14 @@ blocks.py (paged), shared_blocks.py (paged_cow), cached_blocks.py (prefix, nano_
 (radix) and mapped_pages.py (vattention).
 """
 
-from sim.allocators.base import Admission, Allocator, ConservationError, KVUsage
+from sim.allocators.base import Admission, Allocator
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.nano_vllm import NanoVllm
 from sim.allocators.paged import Paged
 from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
 from sim.allocators.radix import Radix
+from sim.allocators.terms import ConservationError, KVUsage
 from sim.allocators.unbounded import Unbounded
 from sim.allocators.vattention import VAttention
 

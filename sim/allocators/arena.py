@@ -5,15 +5,7 @@ Where a range goes, and how holes are kept, is sim.allocators.holes' business.
 
 from __future__ import annotations
 
-from sim.allocators.base import (
-    EXTERNAL,
-    FREE,
-    NUM_RECORDED,
-    RESERVED,
-    TOKEN_STATES,
-    BoolArray,
-    resize_row,
-)
+from sim.allocators.base import BoolArray
 from sim.allocators.holes import (
     LARGEST,
     NUM_HOLE_CELLS,
@@ -23,6 +15,7 @@ from sim.allocators.holes import (
     piece_slots,
     take,
 )
+from sim.allocators.terms import EXTERNAL, FREE, NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
 from sim.jit import compiled
 from sim.sequence import (
     FINAL_TOKENS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.allocators.base import NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
+from sim.allocators.terms import NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
 from sim.jit import compiled
 from sim.sequence import (
     FINAL_TOKENS,

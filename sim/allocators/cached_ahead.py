@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sim.allocators.base import NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
 from sim.allocators.blocks import BLOCK_SIZE, NUM_BLOCKS, BlockIds, distance_to_boundary
 from sim.allocators.cached_blocks import (
     CACHES_COMPUTED,
@@ -18,6 +17,7 @@ from sim.allocators.cached_blocks import (
     find,
     take,
 )
+from sim.allocators.terms import NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
 from sim.jit import compiled
 from sim.sequence import NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray
 

@@ -16,16 +16,9 @@ In vLLM block 0 is the null block: it is never given away. Flags of the pool say
 
 from __future__ import annotations
 
-from sim.allocators.base import (
-    CACHED,
-    FREE,
-    HELD_BLOCKS,
-    INTERNAL,
-    TABLE_BLOCKS,
-    TOKEN_STATES,
-)
 from sim.allocators.blocks import BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, BlockIds
 from sim.allocators.blocks import NUM_CELLS as NUM_BLOCK_CELLS
+from sim.allocators.terms import CACHED, FREE, HELD_BLOCKS, INTERNAL, TABLE_BLOCKS, TOKEN_STATES
 from sim.gaps import count_gaps
 from sim.jit import compiled
 from sim.sequence import FINAL_TOKENS, NUM_TOKENS, IntArray

@@ -6,13 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sim.allocators.base import (
-    HELD_BLOCKS,
-    TABLE_BLOCKS,
-    ConservationError,
-    KVUsage,
-    row_terms,
-)
 from sim.allocators.cached_blocks import (
     FIRST,
     KEY,
@@ -25,6 +18,7 @@ from sim.allocators.cached_blocks import (
     PREVIOUS_SAME,
     REF_CNT,
 )
+from sim.allocators.terms import HELD_BLOCKS, TABLE_BLOCKS, ConservationError, KVUsage, row_terms
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray
 
 State = tuple[IntArray, IntArray, IntArray]

@@ -5,16 +5,6 @@ What concerns many iterations at once is in cached_ahead.py.
 
 from __future__ import annotations
 
-from sim.allocators.base import (
-    CACHED,
-    FREE,
-    HELD_BLOCKS,
-    RESERVED,
-    TABLE_BLOCKS,
-    TOKEN_STATES,
-    resize_row,
-    retire_row,
-)
 from sim.allocators.blocks import (
     BLOCK_SIZE,
     NUM_BLOCKS,
@@ -48,6 +38,16 @@ from sim.allocators.cached_blocks import (
     is_retired,
     take,
     touch,
+)
+from sim.allocators.terms import (
+    CACHED,
+    FREE,
+    HELD_BLOCKS,
+    RESERVED,
+    TABLE_BLOCKS,
+    TOKEN_STATES,
+    resize_row,
+    retire_row,
 )
 from sim.jit import compiled
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray

@@ -7,26 +7,17 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from sim.allocators.base import (
+from sim.allocators.base import Admission, Allocator, BoolArray
+from sim.allocators.terms import (
     HELD_BLOCKS,
     INTERNAL,
     NUM_TERMS,
     TABLE_BLOCKS,
     TOKEN_STATES,
-    Admission,
-    Allocator,
-    BoolArray,
     ConservationError,
     KVUsage,
 )
-from sim.sequence import (
-    FINAL_TOKENS,
-    NUM_COMPUTED,
-    NUM_SLOTS,
-    NUM_TOKENS,
-    IntArray,
-    SequenceTable,
-)
+from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray, SequenceTable
 from workloads.sequences import SequenceContent
 
 Answer = TypeVar("Answer")

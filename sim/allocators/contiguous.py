@@ -21,18 +21,16 @@ from numpy.typing import NDArray
 
 from sim.allocators import arena as ops
 from sim.allocators import holes as hole_ops
-from sim.allocators.base import (
-    ADMISSIONS,
+from sim.allocators.base import ADMISSIONS, Admission, BoolArray
+from sim.allocators.copied_forks import CopiedForks
+from sim.allocators.terms import (
     EXTERNAL,
     FREE,
     NUM_RECORDED,
-    Admission,
-    BoolArray,
     ConservationError,
     check_terms,
     recount,
 )
-from sim.allocators.copied_forks import CopiedForks
 from sim.jit import STRIDED, direct
 from sim.sequence import NUM_SLOTS, IntArray, SequenceTable
 

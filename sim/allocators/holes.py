@@ -13,7 +13,7 @@ above. buddy is best fit among powers of two, halving what is too large.
 
 from __future__ import annotations
 
-from sim.allocators.base import NUM_RECORDED
+from sim.allocators.terms import NUM_RECORDED
 from sim.jit import compiled
 from sim.sequence import IntArray
 

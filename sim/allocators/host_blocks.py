@@ -7,7 +7,6 @@ blocks stay where they are. moved is scratch, one cell a block, all of them NOWH
 
 from __future__ import annotations
 
-from sim.allocators.base import TABLE_BLOCKS
 from sim.allocators.blocks import BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, WATERMARK_BLOCKS, BlockIds
 from sim.allocators.shared_blocks import (
     NUM_BLOCKS_IN,
@@ -21,6 +20,7 @@ from sim.allocators.shared_blocks import (
     log_event,
     take_block,
 )
+from sim.allocators.terms import TABLE_BLOCKS
 from sim.jit import compiled
 from sim.sequence import NUM_SLOTS, IntArray
 

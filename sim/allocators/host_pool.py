@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.allocators import host_blocks, shared_blocks
+from sim.allocators import host_blocks, shared_blocks, shared_rows
 from sim.allocators.base import ADMISSIONS, Admission
 from sim.allocators.block_tables import BlockTables
 from sim.allocators.blocks import BlockIds
@@ -58,7 +58,7 @@ class HostPool(BlockTables):
     def drop_swapped(self, rows: IntArray) -> None:
         for row in rows.tolist():
             host_blocks.forget_swapped(*self._shared(), self._host_blocks, row)
-            shared_blocks.forget(self._pool, self._rows, row)
+            shared_rows.forget(self._pool, self._rows, row)
 
     def host_free_list(self) -> IntArray:
         """Free blocks of the host, the next one to be taken first."""

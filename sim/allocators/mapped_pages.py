@@ -14,9 +14,9 @@ seat first. pool[NUM_FREE] counts it, too.
 
 from __future__ import annotations
 
-from sim.allocators.base import NUM_RECORDED, resize_row
 from sim.allocators.blocks import BLOCK_SIZE, NUM_FREE, BlockIds, admission, blocks_for
 from sim.allocators.blocks import NUM_CELLS as NUM_BLOCK_CELLS
+from sim.allocators.terms import NUM_RECORDED, resize_row
 from sim.jit import compiled
 from sim.sequence import NUM_COMPUTED, NUM_SLOTS, NUM_TOKENS, IntArray
 

@@ -16,19 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.allocators import blocks
-from sim.allocators.base import (
-    ADMISSIONS,
+from sim.allocators.base import ADMISSIONS, Admission, BoolArray
+from sim.allocators.block_tables import BlockTables
+from sim.allocators.copied_forks import CopiedForks
+from sim.allocators.terms import (
     EXTERNAL,
     FREE,
     NUM_RECORDED,
-    Admission,
-    BoolArray,
     ConservationError,
     check_terms,
     recount,
 )
-from sim.allocators.block_tables import BlockTables
-from sim.allocators.copied_forks import CopiedForks
 from sim.jit import STRIDED, direct
 from sim.sequence import (
     MAX_FINAL_TOKENS,

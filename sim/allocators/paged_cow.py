@@ -19,22 +19,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sim.allocators import blocks, shared_ahead, shared_blocks
-from sim.allocators.base import (
-    ADMISSIONS,
-    CACHED,
-    EXTERNAL,
-    FREE,
-    INTERNAL,
-    NUM_RECORDED,
-    Admission,
-    BoolArray,
-    check_terms,
-)
+from sim.allocators import blocks, shared_ahead, shared_blocks, shared_rows
+from sim.allocators.base import ADMISSIONS, Admission, BoolArray
 from sim.allocators.cached_check import check_tables
 from sim.allocators.declared import NO_PREFIXES, Prefixes, declared_prefixes
 from sim.allocators.host_pool import GIB, HostPool
 from sim.allocators.shared_check import Blocks, recount_blocks
+from sim.allocators.terms import CACHED, EXTERNAL, FREE, INTERNAL, NUM_RECORDED, check_terms
 from sim.jit import STRIDED, direct
 from sim.sequence import NUM_TOKENS, PROMPT_TOKENS, REQUEST, IntArray, SequenceTable
 from workloads.sequences import SequenceContent
@@ -157,7 +148,7 @@ class PagedCow(HostPool):
         self._append = direct(shared_blocks.append, *arrays, self._events, STRIDED, STRIDED)
         self._append_ahead = direct(shared_ahead.append_ahead, *arrays, *ahead)
         self._can_append = direct(shared_ahead.can_append, *arrays[:4], STRIDED, 1)
-        self._free = direct(shared_blocks.free, *arrays, STRIDED)
+        self._free = direct(shared_rows.free, *arrays, STRIDED)
 
     def bind_content(self, content: SequenceContent) -> None:
         """Pin the declared prefixes: those of several requests. Raises ValueError without room."""
@@ -192,7 +183,7 @@ class PagedCow(HostPool):
 
     def can_allocate(self, row: int) -> Admission:
         num_tokens = self._rows.item(row, NUM_TOKENS)
-        return ADMISSIONS[shared_blocks.admission(self._pool, num_tokens, self.lookup(row))]
+        return ADMISSIONS[shared_rows.admission(self._pool, num_tokens, self.lookup(row))]
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         window = self._pool.item(shared_blocks.WINDOW_BLOCKS)
@@ -223,7 +214,7 @@ class PagedCow(HostPool):
         found = self.lookup(row)
         if found:
             pinned = self._prefixes.of(self._rows.item(row, REQUEST))
-            shared_blocks.share_prefix(*self._shared(), self._events, row, pinned, found)
+            shared_rows.share_prefix(*self._shared(), self._events, row, pinned, found)
         shared_blocks.write(*self._shared(), self._events, row, count)
         return verdict
 
@@ -260,13 +251,13 @@ class PagedCow(HostPool):
             table = self.block_table(row).tolist()
             for block in self.release_order(table):
                 shared_blocks.drop_block(*self._shared(), row, table.index(block))
-            shared_blocks.forget(self._pool, self._rows, row)
+            shared_rows.forget(self._pool, self._rows, row)
 
     def retire(self, row: int) -> None:
-        shared_blocks.retire(*self._known(), row)
+        shared_rows.retire(*self._known(), row)
 
     def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
-        shared_blocks.fork(*self._known(), parents, children)
+        shared_rows.fork(*self._known(), parents, children)
         self.free(ending)
         return True
 

@@ -18,27 +18,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from sim.allocators import blocks, cached_ahead, cached_blocks, cached_ops
-from sim.allocators.base import (
-    ADMISSIONS,
-    EXTERNAL,
-    FREE,
-    NUM_RECORDED,
-    Admission,
-    BoolArray,
-    check_terms,
-)
+from sim.allocators.base import ADMISSIONS, Admission, BoolArray
 from sim.allocators.block_tables import BlockTables
 from sim.allocators.cached_check import check_tables, recount_shared
+from sim.allocators.terms import EXTERNAL, FREE, NUM_RECORDED, check_terms
 from sim.gaps import new_gaps
 from sim.jit import STRIDED, direct
-from sim.sequence import (
-    FINAL_TOKENS,
-    NUM_TOKENS,
-    PROMPT_TOKENS,
-    REQUEST,
-    IntArray,
-    SequenceTable,
-)
+from sim.sequence import FINAL_TOKENS, NUM_TOKENS, PROMPT_TOKENS, REQUEST, IntArray, SequenceTable
 from workloads.blockkeys import BlockKeys
 from workloads.sequences import SequenceContent
 

@@ -17,8 +17,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from sim.allocators import blocks, tree_slots
-from sim.allocators.base import Admission, BoolArray, check_terms, retire_row
+from sim.allocators.base import Admission, BoolArray
 from sim.allocators.cached_check import check_tables
+from sim.allocators.terms import check_terms, retire_row
 from sim.allocators.tree_check import Holder, check_tree, recount_tree, state_of_tree
 from sim.allocators.tree_memory import TreeMemory
 from sim.allocators.tree_policies import EVICTION_POLICIES

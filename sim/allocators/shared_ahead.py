@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sim.allocators.base import NUM_RECORDED, RESERVED, TABLE_BLOCKS, TOKEN_STATES
 from sim.allocators.blocks import BLOCK_SIZE, NUM_FREE, BlockIds, distance_to_boundary
 from sim.allocators.shared_blocks import entry_of, take_block
+from sim.allocators.terms import NUM_RECORDED, RESERVED, TABLE_BLOCKS, TOKEN_STATES
 from sim.jit import compiled
 from sim.sequence import NUM_COMPUTED, NUM_SLOTS, REQUEST, IntArray
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.allocators.base import ConservationError, KVUsage
 from sim.allocators.shared_blocks import PIN
+from sim.allocators.terms import ConservationError, KVUsage
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, IntArray
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.allocators.base import ConservationError, KVUsage, row_terms
+from sim.allocators.terms import ConservationError, KVUsage, row_terms
 from sim.allocators.tree import Node, RadixTree, TopName
 from sim.allocators.tree_keys import first_block
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from sim.allocators import blocks, tree_orders, tree_slots
-from sim.allocators.base import (
+from sim.allocators.base import Allocator
+from sim.allocators.terms import (
     CACHED,
     EXTERNAL,
     FREE,
@@ -23,7 +24,6 @@ from sim.allocators.base import (
     NUM_RECORDED,
     TABLE_BLOCKS,
     TOKEN_STATES,
-    Allocator,
     resize_row,
 )
 from sim.allocators.tree import RadixTree

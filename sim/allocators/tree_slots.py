@@ -12,7 +12,9 @@ the engine pads with, and here the end of every list.
 
 from __future__ import annotations
 
-from sim.allocators.base import (
+from sim.allocators.blocks import BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, blocks_for, distance_to_boundary
+from sim.allocators.blocks import NUM_CELLS as NUM_BLOCK_CELLS
+from sim.allocators.terms import (
     CACHED,
     HELD_BLOCKS,
     NUM_RECORDED,
@@ -21,8 +23,6 @@ from sim.allocators.base import (
     TOKEN_STATES,
     resize_row,
 )
-from sim.allocators.blocks import BLOCK_SIZE, NUM_BLOCKS, NUM_FREE, blocks_for, distance_to_boundary
-from sim.allocators.blocks import NUM_CELLS as NUM_BLOCK_CELLS
 from sim.jit import compiled
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray
 

@@ -11,16 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from sim.allocators.base import (
-    FREE,
-    INTERNAL,
-    TOKEN_STATES,
-    Admission,
-    Allocator,
-    BoolArray,
-    KVUsage,
-    check_terms,
-)
+from sim.allocators.base import Admission, Allocator, BoolArray
+from sim.allocators.terms import FREE, INTERNAL, TOKEN_STATES, KVUsage, check_terms
 from sim.jit import compiled
 from sim.sequence import NUM_COMPUTED, NUM_SLOTS, IntArray
 

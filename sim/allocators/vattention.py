@@ -31,18 +31,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from sim.allocators import blocks, mapped_pages
-from sim.allocators.base import (
-    ADMISSIONS,
+from sim.allocators.base import ADMISSIONS, Admission, BoolArray
+from sim.allocators.block_tables import BlockTables
+from sim.allocators.terms import (
     EXTERNAL,
     FREE,
     NUM_RECORDED,
-    Admission,
-    BoolArray,
     ConservationError,
     check_terms,
     recount,
 )
-from sim.allocators.block_tables import BlockTables
 from sim.jit import STRIDED, direct
 from sim.sequence import NUM_SLOTS, NUM_TOKENS, PROMPT_TOKENS, IntArray, SequenceTable
 

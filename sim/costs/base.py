@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
+from sim.batch import next_decode
 from sim.jit import compiled
-from sim.sequence import IntArray, next_decode
+from sim.sequence import IntArray
 
 
 class CostModel(ABC):
@@ -41,7 +42,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def iteration_s(self, batch: IntArray) -> float:
-        """Seconds of the iteration that batch describes (cells: see sim.sequence)."""
+        """Seconds of the iteration that batch describes (cells: see sim.batch)."""
 
     def passed(self, batch: IntArray, count: int) -> None:  # noqa: B027 - most models do not count
         """Count iterations have passed: batch's own, and count - 1 in which it went on decoding.

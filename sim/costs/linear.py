@@ -11,17 +11,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.costs.base import CostModel, to_ns
-from sim.jit import compiled, direct
-from sim.sequence import (
+from sim.batch import (
     COPIED_TOKENS,
     KV_TOKENS,
     NUM_SEQS,
     PREFILL_TOKENS,
     SWAPPED_BLOCKS,
     SWAPPED_TOKENS,
-    IntArray,
 )
+from sim.costs.base import CostModel, to_ns
+from sim.jit import compiled, direct
+from sim.sequence import IntArray
 
 FloatArray = NDArray[np.float64]
 

@@ -13,9 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.costs.base import to_ns
-from sim.jit import compiled
-from sim.sequence import (
+from sim.batch import (
     COPIED_TOKENS,
     DECODE_KV_TOKENS,
     KV_TOKENS,
@@ -24,8 +22,10 @@ from sim.sequence import (
     PREFILL_PAIRS,
     PREFILL_TOKENS,
     SWAPPED_TOKENS,
-    IntArray,
 )
+from sim.costs.base import to_ns
+from sim.jit import compiled
+from sim.sequence import IntArray
 
 FloatArray = NDArray[np.float64]
 

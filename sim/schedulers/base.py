@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Allocator, BoolArray
+from sim.batch import empty_batch, sample_tokens
 from sim.branching import Branches
 from sim.gaps import new_gaps
 from sim.jit import direct
@@ -29,8 +30,6 @@ from sim.sequence import (
     STATUS,
     IntArray,
     SequenceTable,
-    empty_batch,
-    sample_tokens,
 )
 
 # why a request is still waiting after schedule()

@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Admission, Allocator, BoolArray
+from sim.batch import FIRST_FINISH, NUM_PENDING, describe, start_row
 from sim.jit import direct
 from sim.schedulers.base import (
     MAX_NUM_SEQS,
@@ -27,18 +28,14 @@ from sim.schedulers.base import (
     Scheduler,
 )
 from sim.sequence import (
-    FIRST_FINISH,
     NUM_COMPUTED,
-    NUM_PENDING,
     NUM_PREEMPTIONS,
     NUM_TOKENS,
     PROMPT_TOKENS,
     REQUEST,
     IntArray,
     SequenceTable,
-    describe,
     plan_counts,
-    start_row,
 )
 
 UNLIMITED = 1 << 40

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.allocators.base import Allocator
+from sim.batch import count_tokens
 from sim.beam_search import Step
 from sim.branching import Branches
 from sim.jit import direct
@@ -28,7 +29,6 @@ from sim.sequence import (
     STATUS,
     IntArray,
     SequenceTable,
-    count_tokens,
 )
 
 

@@ -18,21 +18,11 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Admission, Allocator
+from sim.batch import FIRST_FINISH, NUM_PENDING, describe, start_row
 from sim.jit import direct
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
 from sim.schedulers.queues import QueueScheduler
-from sim.sequence import (
-    FIRST_FINISH,
-    NUM_COMPUTED,
-    NUM_PENDING,
-    NUM_PREEMPTIONS,
-    NUM_TOKENS,
-    REQUEST,
-    IntArray,
-    SequenceTable,
-    describe,
-    start_row,
-)
+from sim.sequence import NUM_COMPUTED, NUM_PREEMPTIONS, NUM_TOKENS, REQUEST, IntArray, SequenceTable
 
 
 class NanoVllm(QueueScheduler):

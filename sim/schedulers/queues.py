@@ -10,14 +10,7 @@ import numpy as np
 
 from sim.allocators.base import Admission, Allocator, BoolArray
 from sim.schedulers.base import MEMORY, Scheduler
-from sim.sequence import (
-    ARRIVAL_NS,
-    NUM_TOKENS,
-    PRIORITY,
-    PROMPT_TOKENS,
-    IntArray,
-    SequenceTable,
-)
+from sim.sequence import ARRIVAL_NS, NUM_TOKENS, PRIORITY, PROMPT_TOKENS, IntArray, SequenceTable
 
 Urgency = tuple[int, int, int]
 """priority, arrival, request: the lower, the sooner"""

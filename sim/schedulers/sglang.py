@@ -22,12 +22,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from sim.allocators.base import Allocator
+from sim.batch import FIRST_FINISH, NUM_PENDING, describe
 from sim.schedulers.base import NOTHING
 from sim.schedulers.sglang_budget import Limits, NewTokenRatio
 from sim.schedulers.sglang_orders import POLICIES, InBatch, PolicyName, WaitingOrder
 from sim.schedulers.sglang_prefill import PrefillPass
 from sim.schedulers.sglang_running import NO_ROW
-from sim.sequence import FIRST_FINISH, NUM_PENDING, IntArray, SequenceTable, describe
+from sim.sequence import IntArray, SequenceTable
 
 
 class Sglang(PrefillPass):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.allocators.base import Allocator
+from sim.batch import describe
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
 from sim.schedulers.sglang_budget import Demand, Limits, NewTokenRatio, PrefillBudget
 from sim.schedulers.sglang_orders import PolicyName, WaitingOrder
@@ -23,7 +24,6 @@ from sim.sequence import (
     REQUEST,
     IntArray,
     SequenceTable,
-    describe,
 )
 
 

@@ -20,22 +20,24 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Admission, Allocator
-from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, Scheduler
-from sim.sequence import (
+from sim.batch import (
     DECODE_KV_TOKENS,
-    FINAL_TOKENS,
-    FINISH_NS,
     FIRST_FINISH,
-    FIRST_SCHEDULED_NS,
     KV_TOKENS,
-    NEVER_NS,
-    NUM_COMPUTED,
     NUM_DECODE_SEQS,
-    NUM_PREEMPTIONS,
     NUM_SEQS,
-    NUM_TOKENS,
     PREFILL_PAIRS,
     PREFILL_TOKENS,
+)
+from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, Scheduler
+from sim.sequence import (
+    FINAL_TOKENS,
+    FINISH_NS,
+    FIRST_SCHEDULED_NS,
+    NEVER_NS,
+    NUM_COMPUTED,
+    NUM_PREEMPTIONS,
+    NUM_TOKENS,
     REQUEST,
     IntArray,
     SequenceTable,

@@ -24,15 +24,14 @@ from typing import ClassVar
 import numpy as np
 
 from sim.allocators.base import Admission, Allocator, BoolArray
+from sim.batch import FIRST_FINISH, NUM_PENDING, describe
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, PACE, TOKEN_BUDGET
 from sim.schedulers.queues import QueueScheduler
 from sim.sequence import (
-    FIRST_FINISH,
     FIRST_SCHEDULED_NS,
     MAX_FINAL_TOKENS,
     NEVER_NS,
     NUM_COMPUTED,
-    NUM_PENDING,
     NUM_PREEMPTIONS,
     NUM_SLOTS,
     NUM_TOKENS,
@@ -40,7 +39,6 @@ from sim.sequence import (
     REQUEST,
     IntArray,
     SequenceTable,
-    describe,
 )
 
 UNLIMITED = 1 << 40

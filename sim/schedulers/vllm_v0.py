@@ -19,21 +19,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from sim.allocators.base import Admission, Allocator, BoolArray
+from sim.batch import FIRST_FINISH, NUM_PENDING, describe
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
 from sim.schedulers.groups import Group
 from sim.schedulers.padding import PaddedBatch
 from sim.schedulers.swapping import SwappingScheduler
-from sim.sequence import (
-    FIRST_FINISH,
-    FIRST_SCHEDULED_NS,
-    NEVER_NS,
-    NUM_PENDING,
-    NUM_TOKENS,
-    REQUEST,
-    IntArray,
-    SequenceTable,
-    describe,
-)
+from sim.sequence import FIRST_SCHEDULED_NS, NEVER_NS, NUM_TOKENS, REQUEST, IntArray, SequenceTable
 
 LEAST_TOKENS = 2048
 

@@ -16,23 +16,20 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from sim.allocators.base import Admission, Allocator
+from sim.batch import FIRST_FINISH, NUM_PENDING, describe, start_row
 from sim.jit import direct
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
 from sim.schedulers.queues import QueueScheduler
 from sim.sequence import (
     ARRIVAL_NS,
-    FIRST_FINISH,
     NUM_COMPUTED,
-    NUM_PENDING,
     NUM_PREEMPTIONS,
     NUM_TOKENS,
     PRIORITY,
     REQUEST,
     IntArray,
     SequenceTable,
-    describe,
     plan_counts,
-    start_row,
 )
 
 

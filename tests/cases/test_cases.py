@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sim.allocators import ALLOCATORS, Admission, Allocator
-from sim.allocators.base import FREE, TOKEN_STATES
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
+from sim.allocators.terms import FREE, TOKEN_STATES
 from sim.arrivals import FOREVER_NS
 from sim.costs.linear import Constant
 from sim.engine import Memory, Options, Run, simulate

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from sim.allocators import Admission, Allocator
-from sim.allocators.base import CACHED, FREE, INTERNAL, TOKEN_STATES
 from sim.allocators.checked import CheckedAllocator, visible_state
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
+from sim.allocators.terms import CACHED, FREE, INTERNAL, TOKEN_STATES
 from sim.branching import WorkloadBranches
 from sim.costs.linear import Constant
 from sim.engine import Memory, Options, Run, simulate

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from sim.allocators import ALLOCATORS, Admission, Allocator, ConservationError, blocks
-from sim.allocators.base import FREE, RESERVED, BoolArray
+from sim.allocators.base import BoolArray
 from sim.allocators.paged import Paged
+from sim.allocators.terms import FREE, RESERVED
 from sim.costs.linear import Constant
 from sim.engine import Memory, simulate
 from sim.schedulers.fcfs import Fcfs

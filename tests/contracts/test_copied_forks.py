@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 )
 
 from sim.allocators import ALLOCATORS, Admission, Allocator
-from sim.allocators.base import NUM_RECORDED
 from sim.allocators.checked import CheckedAllocator
+from sim.allocators.terms import NUM_RECORDED
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_TOKENS, Limits, SequenceTable, new_requests
 
 LONGEST = 16

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.arrivals import FOREVER_NS
-from sim.costs import COST_MODELS, CostModel
-from sim.costs.base import to_ns
-from sim.costs.linear import Constant, Linear
-from sim.costs.measured import Measured
-from sim.costs.profile import shipped
-from sim.costs.roofline import Roofline
-from sim.sequence import (
+from sim.batch import (
     COPIED_TOKENS,
     DECODE_KV_TOKENS,
     KV_TOKENS,
@@ -27,10 +21,16 @@ from sim.sequence import (
     PREFILL_TOKENS,
     SWAPPED_BLOCKS,
     SWAPPED_TOKENS,
-    IntArray,
     empty_batch,
     next_decode,
 )
+from sim.costs import COST_MODELS, CostModel
+from sim.costs.base import to_ns
+from sim.costs.linear import Constant, Linear
+from sim.costs.measured import Measured
+from sim.costs.profile import shipped
+from sim.costs.roofline import Roofline
+from sim.sequence import IntArray
 
 
 class OneByOne(CostModel):

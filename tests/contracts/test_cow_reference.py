@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 )
 from naive_cow import Naive, NaiveCow, Token
 
-from sim.allocators.base import EXTERNAL, NUM_RECORDED
 from sim.allocators.checked import CheckedAllocator
 from sim.allocators.paged_cow import PagedCow
+from sim.allocators.terms import EXTERNAL, NUM_RECORDED
 from sim.sequence import NUM_COMPUTED, NUM_TOKENS, Limits, SequenceTable, new_requests
 from workloads.content import Run, own_prompt
 from workloads.sequences import SequenceContent

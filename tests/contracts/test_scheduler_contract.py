@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sim.allocators import ALLOCATORS, Allocator
-from sim.allocators.base import CACHED, FREE
+from sim.allocators.terms import CACHED, FREE
+from sim.batch import NUM_DECODE_SEQS, NUM_SEQS, PREFILL_TOKENS
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS, Scheduler
@@ -21,14 +22,11 @@ from sim.sequence import (
     FIRST_SCHEDULED_NS,
     FIRST_TOKEN_NS,
     NUM_COMPUTED,
-    NUM_DECODE_SEQS,
     NUM_GENERATED,
     NUM_PLACEHOLDERS,
-    NUM_SEQS,
     NUM_SLOTS,
     NUM_TOKENS,
     PENDING,
-    PREFILL_TOKENS,
     PRIORITY,
     PROMPT_TOKENS,
     REJECTED,

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from sim.allocators import Admission, Allocator
-from sim.allocators.base import FREE, TOKEN_STATES, KVUsage, check_terms
 from sim.allocators.paged import Paged
+from sim.allocators.terms import FREE, TOKEN_STATES, KVUsage, check_terms
 from sim.allocators.unbounded import Unbounded
+from sim.batch import KV_TOKENS, NUM_SEQS, PREFILL_TOKENS
 from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
@@ -16,15 +17,12 @@ from sim.sequence import (
     FINISHED,
     FIRST_SCHEDULED_NS,
     FIRST_TOKEN_NS,
-    KV_TOKENS,
     NEVER_NS,
     NUM_COMPUTED,
     NUM_GENERATED,
-    NUM_SEQS,
     NUM_SLOTS,
     NUM_TOKENS,
     PENDING,
-    PREFILL_TOKENS,
     REJECTED,
     STATUS,
     IntArray,

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from sim.allocators.base import RESERVED, TOKEN_STATES
+from sim.allocators.terms import RESERVED, TOKEN_STATES
 from sim.engine import Run
 from sim.schedulers.base import Scheduler
 from sim.schedulers.swapping import SwapSpaceError

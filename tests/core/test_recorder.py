@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from sim.allocators.base import (
+from sim.allocators.paged import Paged
+from sim.allocators.terms import (
     EXTERNAL,
     FREE,
     NUM_RECORDED,
@@ -14,7 +15,6 @@ from sim.allocators.base import (
     TERM_NAMES,
     TOKEN_STATES,
 )
-from sim.allocators.paged import Paged
 from sim.costs.linear import Constant
 from sim.engine import Memory, Run, simulate
 from sim.recorder import COLUMN_NAMES, FIRST_WIDTH_NS, MAX_STRETCH, NUM_BUCKETS, Recorder

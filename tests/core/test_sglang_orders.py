@@ -14,20 +14,13 @@ from sim.allocators import Admission
 from sim.allocators.checked import CheckedAllocator
 from sim.allocators.radix import Radix
 from sim.allocators.tree import Node
+from sim.batch import NUM_DECODE_SEQS, PREFILL_TOKENS
 from sim.costs.linear import Constant
 from sim.engine import Memory, Options, simulate
 from sim.schedulers.base import Scheduler
 from sim.schedulers.sglang import Sglang
 from sim.schedulers.sglang_orders import MANY, InBatch, PolicyName, WaitingOrder
-from sim.sequence import (
-    NUM_DECODE_SEQS,
-    NUM_SLOTS,
-    PREFILL_TOKENS,
-    PRIORITY,
-    Limits,
-    SequenceTable,
-    new_requests,
-)
+from sim.sequence import NUM_SLOTS, PRIORITY, Limits, SequenceTable, new_requests
 from sleep_examples import choose_sglang
 from workloads.content import Run, token_runs
 from workloads.sequences import SequenceContent

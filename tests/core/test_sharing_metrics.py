@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from sim.allocators import Allocator
-from sim.allocators.base import HELD_BLOCKS, TABLE_BLOCKS
 from sim.allocators.checked import CheckedAllocator
 from sim.allocators.paged import Paged
 from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
+from sim.allocators.terms import HELD_BLOCKS, TABLE_BLOCKS
 from sim.costs.linear import Constant
 from sim.engine import Memory, Options, Run, simulate
 from sim.metrics import Row, histogram_spread, summarize

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import sleep_examples
 from sim.allocators import ALLOCATORS
+from sim.batch import PREFILL_TOKENS
 from sim.engine import Run
 from sim.gaps import GAP_COUNT, GAP_SUM_NS, GAP_SUM_S
 from sim.sequence import (
@@ -23,7 +24,6 @@ from sim.sequence import (
     FIRST_SCHEDULED_NS,
     FIRST_TOKEN_NS,
     NUM_GENERATED,
-    PREFILL_TOKENS,
     PROMPT_TOKENS,
     STATUS,
     IntArray,

@@ -5,6 +5,14 @@ import numpy as np
 from sim.allocators import Allocator
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
+from sim.batch import (
+    DECODE_KV_TOKENS,
+    KV_TOKENS,
+    NUM_DECODE_SEQS,
+    NUM_SEQS,
+    PREFILL_PAIRS,
+    PREFILL_TOKENS,
+)
 from sim.costs.base import CostModel
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
@@ -12,17 +20,11 @@ from sim.metrics import summarize
 from sim.schedulers import Scheduler
 from sim.schedulers.static import Static
 from sim.sequence import (
-    DECODE_KV_TOKENS,
     FINISH_NS,
     FIRST_SCHEDULED_NS,
     FIRST_TOKEN_NS,
-    KV_TOKENS,
-    NUM_DECODE_SEQS,
     NUM_GENERATED,
     NUM_PREEMPTIONS,
-    NUM_SEQS,
-    PREFILL_PAIRS,
-    PREFILL_TOKENS,
     Limits,
     new_requests,
 )

@@ -13,13 +13,14 @@ from cost_models import LLAMA_3_8B, batch_of, measured
 
 from experiment_files import write
 from sim.allocators.paged import Paged
+from sim.batch import COPIED_TOKENS, SWAPPED_BLOCKS, SWAPPED_TOKENS
 from sim.costs.link import link_gb_s
 from sim.costs.measured import Measured
 from sim.costs.profile import load_profile, shipped, write_profile
 from sim.engine import Memory, Options, Run, simulate
 from sim.experiment import load_experiment
 from sim.schedulers.vllm_v1 import VllmV1
-from sim.sequence import COPIED_TOKENS, SWAPPED_BLOCKS, SWAPPED_TOKENS, Limits, new_requests
+from sim.sequence import Limits, new_requests
 
 ROOT = Path(__file__).parents[2]
 

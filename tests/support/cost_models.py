@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from sim.costs.measured import Measured
-from sim.sequence import (
+from sim.batch import (
     DECODE_KV_TOKENS,
     KV_TOKENS,
     NUM_DECODE_SEQS,
     NUM_SEQS,
     PREFILL_PAIRS,
     PREFILL_TOKENS,
-    IntArray,
     empty_batch,
 )
+from sim.costs.measured import Measured
+from sim.sequence import IntArray
 
 LLAMA_3_8B: dict[str, Any] = {
     "weights_bytes": 16_060_522_496,

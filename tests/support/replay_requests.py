@@ -13,14 +13,7 @@ from replay_tree import state_of
 from sim.allocators.radix import Radix
 from sim.allocators.tree import RadixTree
 from sim.config import build_part
-from sim.sequence import (
-    NUM_COMPUTED,
-    NUM_TOKENS,
-    IntArray,
-    Limits,
-    SequenceTable,
-    new_requests,
-)
+from sim.sequence import NUM_COMPUTED, NUM_TOKENS, IntArray, Limits, SequenceTable, new_requests
 from workloads.content import Run
 from workloads.sequences import SequenceContent
 

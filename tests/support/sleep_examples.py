@@ -14,13 +14,14 @@ from sim.allocators import ALLOCATORS
 from sim.allocators.declared import declared_prefixes
 from sim.allocators.tree_policies import EVICTION_POLICIES
 from sim.arrivals import FollowUps
+from sim.batch import KV_TOKENS, NUM_SEQS
 from sim.branching import WorkloadBranches
 from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS
 from sim.schedulers.sglang_orders import POLICIES
-from sim.sequence import KV_TOKENS, NUM_SEQS, PRIORITY, IntArray, Limits, new_requests
+from sim.sequence import PRIORITY, IntArray, Limits, new_requests
 from sim.testing import visible_state
 from workloads import content as text
 from workloads.content import ContentBuilder, own_output, own_prompt
