@@ -1,4 +1,4 @@
-"""The command line: the only place, with trace_cli and policies_cli, that prints or exits.
+"""The command line: the only place, with the other *_cli.py, that prints or exits.
 
 Exit codes: 0 fine; 1 a run stalled or failed, a figure could not be drawn, or a trace has
 problems; 2 the input is wrong, said in one sentence an error. Heavy modules are imported by the
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.claims_cli import add_claims
 from sim.trace_cli import add_trace
 from sim.usage import UserError, add_command
 
@@ -32,6 +33,7 @@ EXAMPLES = """examples:
   kvsim trace fetch azure-conv-2023
   kvsim trace policies mooncake-conversation --block-size 512
   kvsim list engines
+  kvsim claims --recorded
   kvsim bench --json
 """
 
@@ -127,6 +129,7 @@ def _add_others(commands: Any) -> None:
     plot.add_argument("folder", metavar="RESULTS", help="for example results/quickstart")
     plot.add_argument("--figure", action="append", metavar="NAME", help="only this figure")
     add_trace(commands)
+    add_claims(commands)
     bench = add_command(
         commands, "bench", "measure the simulator against bare SimPy", bench_command
     )

@@ -32,10 +32,13 @@ class Outcome:
     problems: list[str]
 
 
-def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> Outcome:
+def run_and_write(
+    experiment: Experiment, folder: Path, options: RunOptions, draws: bool = True
+) -> Outcome:
     """Execute an experiment's runs and write all of its files below folder.
 
-    Results are written before the first figure is drawn. Raises ResultsError if they cannot be.
+    Results are written before the first figure is drawn; draws says whether any is. Raises
+    ResultsError if they cannot be.
     """
     specs = experiment.runs()
     with _progress() as progress:
@@ -62,6 +65,8 @@ def run_and_write(experiment: Experiment, folder: Path, options: RunOptions) -> 
         for row in rows
         if row["status"] not in {"finished", "skipped"}
     ]
+    if not draws:
+        return Outcome(rows, [folder / "summary.csv"], problems)
     figures.remove(folder / "figures", besides=experiment.figures)
     paths, undrawn = draw_again(folder, list(experiment.figures))
     return Outcome(rows, [folder / "summary.csv", *paths], problems + undrawn)

@@ -1,0 +1,150 @@
+"""The verdict on a claim: what was expected against what was measured.
+
+A tolerance is relative to the expected value, except for units of percent and points and for
+bounds and ranges, where it is in the unit. It is the one the claim states.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+from sim.claims.expressions import MIN_QUEUED
+from sim.claims.measure import Measured
+from sim.claims.statement import Statement, leaves
+
+CONFIRMED = "confirmed"
+FITTED = "confirmed with a fitted parameter"
+DIRECTION = "direction only"
+NOT_REPRODUCED = "not reproduced"
+REFUTED = "refuted"
+VACUOUS = "holds vacuously"
+NO_DATA = "data not available here"
+OUT_OF_SCOPE = "out of scope"
+
+VERDICTS = {
+    CONFIRMED: "the measured value is within the claim's tolerance",
+    FITTED: "likewise, but a parameter was fitted to the claim's source, and is named",
+    DIRECTION: "the order or the sign is as claimed, the size is not",
+    NOT_REPRODUCED: "a simulation or a trace gives another value",
+    REFUTED: "the claim's own numbers, or the code it speaks of, say otherwise",
+    VACUOUS: "true, but nothing could have made it false",
+    NO_DATA: "the trace that it is about has to be fetched first",
+    OUT_OF_SCOPE: "nothing that a simulator of memory can measure",
+}
+EXACT_KINDS = {"deterministic", "property", "config_fact"}
+ABSOLUTE_UNITS = {"percent", "percentage points", "points"}
+BOUNDS = {"range", "le", "ge", "order_and_upper", "input_parameter"}
+ROUNDING = 1e-9  # of floating-point arithmetic
+
+
+def judge(stated: Statement, measured: Measured) -> tuple[str, list[str]]:
+    """The verdict, and what misses the expected value, a phrase each."""
+    if measured.problem:
+        return NOT_REPRODUCED, [measured.problem]
+    queued = measured.queued_time_frac
+    if queued is not None and queued < MIN_QUEUED:
+        text = f"requests waited only {queued:.0%} of the time, too little for an average"
+        return NOT_REPRODUCED, [text]
+    misses = compare(stated, measured)
+    if not misses:
+        if measured.vacuous:
+            return VACUOUS, []
+        return (FITTED if stated.fitted else CONFIRMED), []
+    if measured.directions and all(measured.directions):
+        return DIRECTION, misses
+    return (REFUTED if stated.kind in EXACT_KINDS else NOT_REPRODUCED), misses
+
+
+def compare(stated: Statement, measured: Measured) -> list[str]:
+    """What of the expected value is not met, a phrase each."""
+    expected = expected_leaves(stated)
+    misses, met = [], set()
+    for name, values in measured.values.items():
+        key = _key_of(name, expected)
+        met.add(key)
+        wanted = expected.get(key) if key is not None else None
+        if not _is_met(stated, key or "", wanted, values):
+            misses.append(f"{name or 'value'} is {shown(mean(values))}, not {shown(wanted)}")
+    if not _only_truths(measured):
+        misses += [f"{key} is not measured" for key in expected if key not in met]
+    return misses
+
+
+def expected_leaves(stated: Statement) -> dict[str, Any]:
+    """The expected value as leaves; a pair that is a range stays together."""
+    if stated.comparator in {"range", "input_parameter"}:
+        if not isinstance(stated.expected, dict):
+            return {"": stated.expected}
+        return dict(stated.expected)
+    return leaves(stated.expected)
+
+
+def mean(values: list[Any]) -> Any:
+    """The mean of numbers; of anything else the value if all are equal, and otherwise all."""
+    if all(isinstance(value, bool) for value in values):
+        return all(values)
+    if all(isinstance(value, int | float) for value in values):
+        return statistics.fmean(values) if len(values) > 1 else values[0]
+    return values[0] if len(set(map(str, values))) == 1 else values
+
+
+def spread(values: list[Any]) -> float | None:
+    """The standard deviation between seeds; None where there is none."""
+    is_number = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    return statistics.stdev(values) if is_number and len(values) > 1 else None
+
+
+def shown(value: Any) -> str:
+    """A value as a sentence has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(shown(item) for item in value) + "]"
+    return str(value)
+
+
+def _only_truths(measured: Measured) -> bool:
+    """Whether all that was measured are truth values, which may answer a claim in words."""
+    return all(isinstance(v, bool) for values in measured.values.values() for v in values)
+
+
+def _key_of(name: str, expected: dict[str, Any]) -> str | None:
+    """The expected leaf that a measured one is about: its own, or the nearest above it."""
+    while name not in expected:
+        if not name:
+            return None
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _is_met(stated: Statement, key: str, wanted: Any, values: list[Any]) -> bool:
+    if all(isinstance(value, bool) for value in values):
+        return all(value is (wanted is not False) for value in values)
+    value = mean(values)
+    is_number = isinstance(value, int | float)
+    if isinstance(wanted, list | tuple) and is_number:
+        low, high = wanted
+    elif is_number and isinstance(wanted, int | float):
+        low = -math.inf if stated.comparator in BOUNDS - {"ge"} else wanted
+        high = math.inf if stated.comparator == "ge" else wanted
+    else:
+        return bool(value == wanted)
+    slack = _tolerance(stated, key)
+    if stated.comparator not in BOUNDS and stated.unit not in ABSOLUTE_UNITS:
+        slack *= abs(wanted)
+    slack += ROUNDING * abs(value)
+    return bool(low - slack <= value <= high + slack)
+
+
+def _tolerance(stated: Statement, key: str) -> float:
+    """The tolerance of a leaf: one for all, or that of the part of its name that has one."""
+    if not isinstance(stated.tolerance, dict):
+        return stated.tolerance
+    named = [part for part in (key, *key.split(".")) if part in stated.tolerance]
+    return stated.tolerance[named[0]] if named else 0.0

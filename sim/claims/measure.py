@@ -1,0 +1,177 @@
+"""Runs what measures claims: each experiment once for all of its claims, and probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sim.claims.expressions import (
+    Frames,
+    MeasureError,
+    Values,
+    evaluate,
+    frames,
+    queued_time_frac,
+)
+from sim.claims.probes import PROBES
+from sim.claims.probes.results import Seeds, Vacuous
+from sim.claims.statement import Ablation, Claim, Measure, Sensitivity, leaves
+from sim.experiment import load_experiment
+from sim.report import run_and_write
+from sim.runner import RunOptions
+from workloads.publictraces import AbsentTraceError, find
+
+Tables = dict[Path, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a measure found: for every leaf of the expected value one value a seed.
+
+    directions are the claim's expressions of direction, likewise. vacuous says why nothing could
+    have failed. queued_time_frac is given where averages over queued iterations are used. problem
+    says why there are no values.
+    """
+
+    values: Values = field(default_factory=dict)
+    directions: list[bool] = field(default_factory=list)
+    vacuous: str = ""
+    queued_time_frac: float | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Values at one setting of a sensitivity, or of an ablation; label says which."""
+
+    label: str
+    values: Values
+    problem: str = ""
+
+
+def absent_data(claim: Claim) -> list[str]:
+    """The traces a claim needs that are not on this machine."""
+    absent = []
+    for name in claim.stated.data:
+        try:
+            find(name)
+        except AbsentTraceError:
+            absent.append(name)
+    return absent
+
+
+def experiments_of(claims: Sequence[Claim]) -> list[Path]:
+    """The experiment files that claims need, each once."""
+    found: dict[Path, None] = {}
+    for claim in claims:
+        if claim.stated.measured_by is None or absent_data(claim):
+            continue
+        measures = [claim.stated.measured_by, *claim.stated.ablation]
+        names = [by.experiment for by in measures] + [
+            s.experiment for s in claim.stated.sensitivity
+        ]
+        found |= {claim.path(name): None for name in names if name is not None}
+    return list(found)
+
+
+def run_all(
+    claims: Sequence[Claim], results: Path, jobs: int, say: Callable[[str], None]
+) -> Tables:
+    """The summary of every experiment that claims need; runs that are done are not made again.
+
+    Raises ConfigError or ResultsError.
+    """
+    tables: Tables = {}
+    for path in experiments_of(claims):
+        experiment = load_experiment(path)
+        say(f"{experiment.name}: {len(experiment.runs())} runs")
+        folder = results / experiment.name
+        outcome = run_and_write(experiment, folder, RunOptions(jobs), draws=False)
+        tables[path] = pd.DataFrame(outcome.rows)
+    return tables
+
+
+def measure(claim: Claim, tables: Tables) -> Measured:
+    """What the claim's measure finds; a problem instead of values if that is impossible."""
+    by = claim.stated.measured_by
+    assert by is not None
+    try:
+        if by.probe is not None:
+            return _probe(by)
+        found = _frames(claim, by, by.rows, tables)
+        texts = _expressions(by.values)
+        values = {name: evaluate(text, found) for name, text in texts.items()}
+        directions = [all(evaluate(text, found)) for text in claim.stated.direction]
+        queued = queued_time_frac(list(texts.values()), found)
+        return Measured(values, directions, queued_time_frac=queued)
+    except MeasureError as error:
+        return Measured(problem=str(error))
+
+
+def variations(claim: Claim, entry: Sensitivity, tables: Tables) -> list[Variation]:
+    """The claim's values at each setting of an open parameter."""
+    by = claim.stated.measured_by
+    assert by is not None
+    table = tables[claim.path(entry.experiment)]
+    if entry.over not in table:
+        return [Variation(entry.parameter, {}, f"{entry.experiment} varies no {entry.over!r}")]
+    result = []
+    for setting in table[entry.over].dropna().unique():
+        part = {claim.path(entry.experiment): table[table[entry.over] == setting]}
+        varied = Measure(
+            experiment=entry.experiment,
+            rows=by.rows if entry.rows is None else entry.rows,
+            values=by.values if entry.values is None else entry.values,
+            knee=by.knee,
+        )
+        result.append(_variation(str(setting), claim, varied, part))
+    return result
+
+
+def ablate(claim: Claim, entry: Ablation, tables: Tables) -> Variation:
+    """What an ablation of the claim finds."""
+    return _variation(entry.what, claim, entry, tables)
+
+
+def _variation(label: str, claim: Claim, by: Measure, tables: Tables) -> Variation:
+    try:
+        if by.probe is not None:
+            return Variation(label, _probe(by).values)
+        found = _frames(claim, by, by.rows, tables)
+        texts = _expressions(by.values)
+        return Variation(label, {name: evaluate(text, found) for name, text in texts.items()})
+    except MeasureError as error:
+        return Variation(label, {}, str(error))
+
+
+def _frames(claim: Claim, by: Measure, rows: dict[str, dict[str, Any]], tables: Tables) -> Frames:
+    assert by.experiment is not None
+    return frames(tables[claim.path(by.experiment)], rows, by.knee)
+
+
+def _expressions(values: dict[str, str] | str | None) -> dict[str, str]:
+    """Expressions by the leaf of the expected value that they measure."""
+    if values is None:
+        return {}
+    return values if isinstance(values, dict) else {"": values}
+
+
+def _probe(by: Measure) -> Measured:
+    assert by.probe is not None
+    try:
+        found = PROBES[by.probe](**by.arguments)
+    except (TypeError, ValueError, KeyError) as error:
+        raise MeasureError(f"probe {by.probe}: {error}") from None
+    why = ""
+    if isinstance(found, Vacuous):
+        why = found.why
+        found = found.value
+    values = {
+        name: list(leaf.values) if isinstance(leaf, Seeds) else [leaf]
+        for name, leaf in leaves(found).items()
+    }
+    return Measured(values, vacuous=why)

@@ -1,0 +1,239 @@
+"""A claim as its file states it.
+
+A file is {sources: {name: {title, ref}}, claims: [{id, …}, …]}. Who claims what and where, the
+setting, the expected value with its comparator, tolerance and unit; and either `measured_by`, what
+measures it here, or `out_of_scope`, why nothing can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sim.claims.probes import PROBES
+from sim.plugins import Strict, guess, validate
+from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
+from workloads.publictraces import public_traces
+
+Kind = Literal[
+    "deterministic",
+    "property",
+    "calibrated_sim",
+    "rate_sim",
+    "trace",
+    "cost_model",
+    "workload",
+    "config_fact",
+    "calibration_input",
+    "measured_run",
+    "not_simulable",
+]
+Comparator = Literal[
+    "eq",
+    "approx",
+    "range",
+    "le",
+    "ge",
+    "bool",
+    "order",
+    "set",
+    "order_and_upper",
+    "input_parameter",
+]
+
+
+class Knee(Strict):
+    """The largest x of a curve with y within a limit; between points the curve is straight."""
+
+    x: str
+    y: str
+    limit: float
+
+
+class Measure(Strict):
+    """What measures a claim.
+
+    Either a probe, a function of sim.claims.probes, with its arguments; or an experiment, by its
+    path from the claim's file, of which rows are picked by the values of their columns, one row a
+    seed, and put into expressions: values maps names to expressions like
+    "paged.num_running_mean / max.num_running_mean". With a knee, the rows of a name are a curve,
+    and its column `knee` is that curve's.
+    """
+
+    probe: str | None = None
+    arguments: dict[str, Any] = Field(default_factory=dict, alias="with")
+    experiment: str | None = None
+    rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    knee: Knee | None = None
+    values: dict[str, str] | str | None = None
+
+
+class Sensitivity(Strict):
+    """The claim's value where a parameter that its source leaves open takes other values.
+
+    over is the column of the experiment that varies it, parameter says what it is. rows and
+    values are the claim's own where they are left out.
+    """
+
+    parameter: str
+    experiment: str
+    over: str
+    rows: dict[str, dict[str, Any]] | None = None
+    values: dict[str, str] | str | None = None
+
+
+class Ablation(Measure):
+    """A test of the explanation of a value that does not come out: what, and a measure of it."""
+
+    what: str
+
+
+class Statement(Strict):
+    """One claim, as its file writes it."""
+
+    id: str
+    source: str
+    where: str
+    statement: str
+    setting: dict[str, Any] = Field(default_factory=dict)
+    kind: Kind
+    priority: int = Field(ge=1, le=5)
+    evidence: str
+    expected: Any
+    comparator: Comparator
+    tolerance: float | dict[str, float] = 0.0
+    unit: str = ""
+    out_of_scope: str | None = None
+    measured_by: Measure | None = None
+    fitted: str | None = None
+    direction: list[str] = Field(default_factory=list)
+    sensitivity: list[Sensitivity] = Field(default_factory=list)
+    because: str | None = None
+    ablation: list[Ablation] = Field(default_factory=list)
+    data: list[str] = Field(default_factory=list)
+    slow: bool = False
+    headline: bool = False
+    notes: str = ""
+
+
+class _Source(Strict):
+    title: str
+    ref: str
+
+
+class _File(Strict):
+    sources: dict[str, _Source] = Field(default_factory=dict)
+    claims: list[Statement]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, its source's title and reference, and the file it stands in."""
+
+    stated: Statement
+    title: str
+    ref: str
+    file: Path
+
+    @property
+    def id(self) -> str:
+        """The claim's name, unique among all files."""
+        return self.stated.id
+
+    def path(self, experiment: str) -> Path:
+        """The experiment file that a measure of this claim names."""
+        return (self.file.parent / experiment).resolve()
+
+
+def load_claims(folder: Path) -> list[Claim]:
+    """All claims of a folder's *.yaml files. Raises ConfigError with one line for each error."""
+    files = sorted(folder.glob("*.yaml"))
+    if not files:
+        raise ConfigError([f"{folder}: holds no *.yaml; accepted: a folder of claims"])
+    errors: list[str] = []
+    found: dict[str, Claim] = {}
+    for file in files:
+        document = read_document(file)
+
+        def report(path: KeyPath, sentence: str, document: Document = document) -> None:
+            errors.append(f"{document.place(path)}: {_named(document.data, path)}: {sentence}")
+
+        read = validate(_File, document.data, (), report)
+        if not isinstance(read, _File):
+            continue
+        for number, stated in enumerate(read.claims):
+            path: KeyPath = ("claims", number)
+            source = read.sources.get(stated.source)
+            if source is None:
+                names = list(read.sources)
+                report((*path, "source"), f"{stated.source!r} is no source{guess('', names)}")
+                continue
+            claim = Claim(stated, source.title, source.ref, file)
+            if stated.id in found:
+                report(
+                    (*path, "id"), f"{stated.id} is stated twice, first in {found[stated.id].file}"
+                )
+            found.setdefault(stated.id, claim)
+            _check(claim, path, report)
+    if errors:
+        raise ConfigError(errors)
+    return list(found.values())
+
+
+def _named(data: Any, path: KeyPath) -> str:
+    """A path with the claim's id in place of its number."""
+    try:
+        name = data["claims"][path[1]]["id"]
+    except (KeyError, IndexError, TypeError):
+        return dotted(path)
+    return ".".join([str(name), *map(str, path[2:])])
+
+
+def _check(claim: Claim, path: KeyPath, report: Any) -> None:
+    """What a model of keys cannot say."""
+    stated = claim.stated
+    if (stated.measured_by is None) == (stated.out_of_scope is None):
+        report(path, "needs either measured_by or out_of_scope")
+    for name in stated.data:
+        if name not in public_traces():
+            report((*path, "data"), f"unknown trace {name!r}{guess(name, list(public_traces()))}")
+    measures: dict[str, Sequence[Measure | Sensitivity]] = {
+        "measured_by": [stated.measured_by] if stated.measured_by else [],
+        "sensitivity": stated.sensitivity,
+        "ablation": stated.ablation,
+    }
+    for key, entries in measures.items():
+        for entry in entries:
+            _check_measure(claim, entry, (*path, key), report)
+
+
+def _check_measure(claim: Claim, entry: Measure | Sensitivity, path: KeyPath, report: Any) -> None:
+    probe = getattr(entry, "probe", None)
+    if (probe is None) == (entry.experiment is None):
+        report(path, "needs either a probe or an experiment")
+    elif probe is not None and probe not in PROBES:
+        report((*path, "probe"), f"unknown probe {probe!r}{guess(probe, list(PROBES))}")
+    elif entry.experiment is not None:
+        if not claim.path(entry.experiment).is_file():
+            report((*path, "experiment"), f"{claim.path(entry.experiment)}: no such file")
+        if isinstance(entry, Measure) and not (entry.rows and entry.values):
+            report(path, "an experiment needs rows and values")
+
+
+def leaves(value: Any) -> dict[str, Any]:
+    """A value of mappings and lists as its leaves, by dotted path; {"": value} for a plain one."""
+    if isinstance(value, Mapping):
+        items: Sequence[tuple[Any, Any]] = list(value.items())
+    elif isinstance(value, list | tuple):
+        items = list(enumerate(value))
+    else:
+        return {"": value}
+    return {
+        f"{key}.{inner}".rstrip("."): leaf
+        for key, below in items
+        for inner, leaf in leaves(below).items()
+    }
