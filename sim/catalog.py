@@ -95,7 +95,7 @@ def public_trace_lines() -> list[str]:
     lines = []
     for name, trace in public_traces().items():
         if trace.not_fetched is None:
-            size = f"{trace.num_bytes / 1e6:,.2f} MB"
+            size = f"{trace.num_bytes / 1e6:,.2f} MB" if trace.num_bytes else "not pinned"
             rest = trace.about + (" (fetched)" if trace.is_fetched() else "")
         else:
             size, rest = "-", f"{trace.about}; cannot be fetched: {trace.not_fetched}"

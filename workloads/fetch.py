@@ -1,7 +1,8 @@
 """Downloads of public traces: pinned by repository, commit, size and SHA-256.
 
 A file arrives under a name of its own beside its place, and takes its place only when size and
-hash are right. What an earlier attempt left is continued where the server can (HTTP ranges).
+hash are right. What an earlier attempt left is continued where the server can (HTTP ranges). A file
+whose hash nobody here knows is taken as the server gives it for the commit, whole or not at all.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def fetch(name: str, base_url: str = GITHUB) -> Path:
     if not base_url.startswith(("http://", "https://")):
         raise FetchError(f"{base_url}: is no address; accepted: http://… or https://…")
     for source in trace.sources:
-        _fetch_file(trace, source, base_url.rstrip("/"))
+        server = trace.server if trace.server and base_url == GITHUB else base_url
+        _fetch_file(trace, source, server.rstrip("/"))
     return trace.place()
 
 
@@ -48,6 +50,10 @@ def _fetch_file(trace: PublicTrace, source: Source, base_url: str) -> None:
         if place.exists() and _is_right(place, source):
             return
         place.parent.mkdir(parents=True, exist_ok=True)
+        if source.num_bytes is None or source.sha256 is None:
+            _download_unknown(url, part)
+            part.replace(place)
+            return
         is_resumed = _download(url, part, source.num_bytes)
         if is_resumed and not _is_right(part, source):
             part.unlink()  # what an earlier attempt left may be the fault
@@ -64,6 +70,8 @@ def _fetch_file(trace: PublicTrace, source: Source, base_url: str) -> None:
 
 
 def _is_right(path: Path, source: Source) -> bool:
+    if source.sha256 is None:
+        return True
     if path.stat().st_size != source.num_bytes:
         return False
     with path.open("rb") as file:
@@ -100,6 +108,24 @@ def _download(url: str, part: Path, num_bytes: int) -> bool:
             f"{url}: ended after {have:,} of {num_bytes:,} bytes; fetch again to continue"
         )
     return is_resumed
+
+
+def _download_unknown(url: str, part: Path) -> None:
+    """Download a file of unknown size from its start.
+
+    Raises FetchError if the server says how long it is and gives another number of bytes; OSError
+    if part cannot be written.
+    """
+    with _open(url, 0) as answer, part.open("wb") as file:
+        have = 0
+        while chunk := _read(url, answer, CHUNK_BYTES):
+            file.write(chunk)
+            have += len(chunk)
+        total = _total_bytes(answer)
+    if have == 0 or total not in {None, have}:
+        part.unlink()
+        whole = f"{total:,}" if total else "some"
+        raise FetchError(f"{url}: ended after {have:,} of {whole} bytes; fetch again")
 
 
 def _continues(answer: Any, have: int) -> bool:

@@ -8,10 +8,12 @@ $XDG_CACHE_HOME names (~/.cache).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
 
@@ -27,11 +29,15 @@ class AbsentTraceError(TraceError):
 
 @dataclass(frozen=True)
 class Source:
-    """A file as it is published: its path in the repository, its size, and its hash in hex."""
+    """A file as it is published: its path in the repository, its size, and its hash in hex.
+
+    Size and hash are None for a file that nobody here has seen: then the commit alone says which
+    one it is.
+    """
 
     path: str
-    num_bytes: int
-    sha256: str
+    num_bytes: int | None = None
+    sha256: str | None = None
 
     @property
     def file_name(self) -> str:
@@ -43,7 +49,8 @@ class Source:
 class PublicTrace:
     """A public trace: files pinned in a repository at a commit, or why it cannot be fetched.
 
-    shared is its place below $KVSIM_SHARED/traces, read_by the kind of workload that reads it.
+    shared is its place below $KVSIM_SHARED/traces, read_by the kind of workload that reads it,
+    server where its files are if not at GITHUB.
     """
 
     name: str
@@ -54,12 +61,13 @@ class PublicTrace:
     commit: str | None = None
     not_fetched: str | None = None
     read_by: str = "trace"
+    server: str | None = None
     sources: tuple[Source, ...] = field(default=())
 
     @property
     def num_bytes(self) -> int:
-        """The size of all files, as they are published."""
-        return sum(source.num_bytes for source in self.sources)
+        """The size of all files, as they are published; 0 for those whose size is not known."""
+        return sum(source.num_bytes or 0 for source in self.sources)
 
     def folder(self) -> Path:
         """Its place in the cache."""
@@ -73,7 +81,7 @@ class PublicTrace:
     def is_fetched(self) -> bool:
         """Whether all files are in the cache, with their sizes."""
         return bool(self.sources) and all(
-            _size(self.folder() / source.file_name) == source.num_bytes for source in self.sources
+            _size(self.folder() / source.file_name) in _sizes(source) for source in self.sources
         )
 
 
@@ -85,11 +93,10 @@ def public_traces() -> Mapping[str, PublicTrace]:
 
 
 def _entry(
-    name: str, files: Mapping[str, Mapping[str, object]] | None = None, **keys: str
+    name: str, files: Mapping[str, Mapping[str, Any]] | None = None, **keys: str
 ) -> PublicTrace:
     sources = tuple(
-        Source(path, int(str(cell["bytes"])), str(cell["sha256"]))
-        for path, cell in (files or {}).items()
+        Source(path, cell.get("bytes"), cell.get("sha256")) for path, cell in (files or {}).items()
     )
     return PublicTrace(name, sources=sources, **keys)
 
@@ -148,6 +155,11 @@ def cache_folder() -> Path:
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kvsim" / "traces"
+
+
+def _sizes(source: Source) -> Collection[int]:
+    """The sizes that a whole copy may have."""
+    return range(1, sys.maxsize) if source.num_bytes is None else (source.num_bytes,)
 
 
 def _size(path: Path) -> int:

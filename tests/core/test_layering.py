@@ -21,7 +21,13 @@ LAYERS = (
     ("sim.sequence",),
     ("sim.jit",),
 )
-READ_RESULTS_ONLY = ("sim.figures", "sim.claims")
+READ_RESULTS_ONLY = (
+    "sim.figures",
+    "sim.claims.statement",
+    "sim.claims.expressions",
+    "sim.claims.judge",
+    "sim.claims.tables",
+)
 RUN_A_SIMULATION = ("sim.engine", "sim.schedulers", "sim.costs", "sim.experiment", "sim.runner")
 
 

@@ -31,6 +31,7 @@ CATALOGUE = {
         "shared": "two",
         "files": {"data/a.csv": source(CONTENT), "data/b.txt": source(SECOND)},
     },
+    "unpinned": {**HEAD, "shared": "u.csv", "files": {"data/a.csv": {}}},
     "derived": {**HEAD, "shared": "d.csv", "not_fetched": "it was derived"},
     "clients": {**HEAD, "shared": "m", "read_by": "servegen", "not_fetched": "it was derived"},
 }
@@ -81,6 +82,21 @@ def test_a_trace_of_several_files_is_a_folder(server, cache):
     (cache / "two" / "b.txt").unlink()
     with pytest.raises(AbsentTraceError):
         publictraces.find("two")
+
+
+def test_a_file_whose_hash_nobody_knows_is_taken_whole_or_not_at_all(server, cache):
+    server.manner = "cut"
+    with pytest.raises(FetchError, match=rf"ended after .* of {len(CONTENT):,} bytes; fetch again"):
+        fetch("unpinned", server.url)
+    assert names_below(cache) == []
+    with pytest.raises(AbsentTraceError, match="kvsim trace fetch unpinned"):
+        publictraces.find("unpinned")
+    server.manner = "ranges"
+    assert fetch("unpinned", server.url).read_bytes() == CONTENT
+    assert publictraces.find("unpinned") == cache / "unpinned" / "a.csv"
+    asked = len(server.ranges)
+    fetch("unpinned", server.url)
+    assert len(server.ranges) == asked
 
 
 @pytest.mark.parametrize("manner", ["redirect", "no ranges"])

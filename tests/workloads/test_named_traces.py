@@ -13,6 +13,9 @@ from workloads import FORMATS
 from workloads.anyfile import AnyFile, NamedTrace
 from workloads.publictraces import public_traces
 
+# published, but not at hand when their names were written down: no hash, no copy to look at
+UNSEEN = {"mooncake-toolagent", "mooncake-synthetic", "mooncake-arxiv", "bailian-a", "bailian-b"}
+
 
 def test_every_trace_is_pinned_or_says_why_not():
     for name, trace in public_traces().items():
@@ -23,8 +26,11 @@ def test_every_trace_is_pinned_or_says_why_not():
         for source in trace.sources:
             assert trace.repository is not None
             assert re.fullmatch(r"[0-9a-f]{40}", trace.commit or "")
-            assert re.fullmatch(r"[0-9a-f]{64}", source.sha256)
-            assert source.num_bytes > 0
+            if trace.name in UNSEEN:
+                assert source.sha256 is source.num_bytes is None
+                continue
+            assert re.fullmatch(r"[0-9a-f]{64}", source.sha256 or "")
+            assert (source.num_bytes or 0) > 0
 
 
 def test_copies_of_published_files_have_the_pinned_hashes(traces):
@@ -32,6 +38,8 @@ def test_copies_of_published_files_have_the_pinned_hashes(traces):
     checked = 0
     for trace in public_traces().values():
         for source in trace.sources:
+            if trace.name in UNSEEN:
+                continue
             copy = traces / trace.shared
             if copy.is_dir():
                 copy = copy / f"{source.file_name}.gz"
@@ -63,7 +71,7 @@ def test_shared_traces_are_read_by_their_names(traces, monkeypatch, tmp_path, na
 
 def test_every_shared_place_is_there(traces):
     for trace in public_traces().values():
-        assert (traces / trace.shared).exists(), trace.name
+        assert trace.name in UNSEEN or (traces / trace.shared).exists(), trace.name
 
 
 @pytest.mark.usefixtures("companions")
