@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FOLDER = "experiments/claims"
 RESULTS = "results"
+MAX_JOBS = 1024
 WIDTH = 180  # of a table that goes to a file or a pipe
 
 
@@ -57,17 +58,17 @@ def claims_command(arguments: argparse.Namespace) -> int:
     try:
         claims = _chosen(arguments)
         judged = _judged(arguments, record, claims)
-        if arguments.record:
-            _keep(arguments, record, judged)
         differing = []
         if not arguments.recorded and record.exists():
             differing = regressions(judged, read_record(record, claims))
+        if arguments.record:
+            _keep(arguments, record, judged)
     except (ConfigError, ResultsError, ValueError) as error:
         raise UserError(str(error)) from None
     _print(arguments, judged)
     for sentence in differing:
         print(sentence, file=sys.stderr)
-    return 1 if differing else 0
+    return 1 if differing and not arguments.record else 0
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Claim]:
@@ -77,8 +78,11 @@ def _chosen(arguments: argparse.Namespace) -> list[Claim]:
     from sim.plugins import guess
 
     claims = load_claims(Path(arguments.claims))
-    if arguments.record and (arguments.ids or arguments.source or arguments.kind or arguments.fast):
-        raise UserError("--record keeps all claims; accepted: without ID, --source, --kind, --fast")
+    if not 1 <= arguments.jobs <= MAX_JOBS:
+        raise UserError(f"-j: must be 1 to {MAX_JOBS}, got {arguments.jobs}")
+    picks = ("ids", "source", "kind", "verdict", "fast")
+    if arguments.record and any(getattr(arguments, pick) for pick in picks):
+        raise UserError("--record keeps all claims; accepted: without ID, filters and --fast")
     known: dict[str, list[str]] = {
         "ID": [claim.id for claim in claims],
         "source": sorted({claim.stated.source for claim in claims}),

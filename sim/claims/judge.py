@@ -1,7 +1,7 @@
 """The verdict on a claim: what was expected against what was measured.
 
-A tolerance is relative to the expected value, except for units of percent and points and for
-bounds and ranges, where it is in the unit. It is the one the claim states.
+A tolerance is relative to the expected value, except for shares (percent, points, fractions) and
+for bounds and ranges, where it is in the unit. It is the one the claim states.
 """
 
 from __future__ import annotations
@@ -34,8 +34,16 @@ VERDICTS = {
     OUT_OF_SCOPE: "nothing that a simulator of memory can measure",
 }
 EXACT_KINDS = {"deterministic", "property", "config_fact"}
-ABSOLUTE_UNITS = {"percent", "percentage points", "points"}
+ABSOLUTE_UNITS = {
+    "percent",
+    "percentage points",
+    "points",
+    "fraction",
+    "of max",
+    "of optimal",
+}
 BOUNDS = {"range", "le", "ge", "order_and_upper", "input_parameter"}
+UNMEASURED = "is not measured"
 ROUNDING = 1e-9  # of floating-point arithmetic
 
 
@@ -68,7 +76,7 @@ def compare(stated: Statement, measured: Measured) -> list[str]:
         if not _is_met(stated, key or "", wanted, values):
             misses.append(f"{name or 'value'} is {shown(mean(values))}, not {shown(wanted)}")
     if not _only_truths(measured):
-        misses += [f"{key} is not measured" for key in expected if key not in met]
+        misses += [f"{key} {UNMEASURED}" for key in expected if key not in met]
     return misses
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -19,7 +18,7 @@ from sim.claims.expressions import (
 )
 from sim.claims.probes import PROBES
 from sim.claims.probes.results import Seeds, Vacuous
-from sim.claims.statement import Ablation, Claim, Measure, Sensitivity, leaves
+from sim.claims.statement import FROM, Ablation, Claim, Measure, Sensitivity, leaves
 from sim.experiment import load_experiment
 from sim.report import run_and_write
 from sim.runner import RunOptions
@@ -68,13 +67,12 @@ def experiments_of(claims: Sequence[Claim]) -> list[Path]:
     """The experiment files that claims need, each once."""
     found: dict[Path, None] = {}
     for claim in claims:
-        if claim.stated.measured_by is None or absent_data(claim):
+        stated = claim.stated
+        if stated.measured_by is None or (absent_data(claim) and not stated.partial):
             continue
-        measures = [claim.stated.measured_by, *claim.stated.ablation]
-        names = [by.experiment for by in measures] + [
-            s.experiment for s in claim.stated.sensitivity
-        ]
-        found |= {claim.path(name): None for name in names if name is not None}
+        entries: list[Measure | Sensitivity] = [stated.measured_by]
+        for entry in [*entries, *stated.sensitivity, *stated.ablation]:
+            found |= dict.fromkeys(claim.experiments(entry))
     return list(found)
 
 
@@ -102,7 +100,7 @@ def measure(claim: Claim, tables: Tables) -> Measured:
     try:
         if by.probe is not None:
             return _probe(by)
-        found = _frames(claim, by, by.rows, tables)
+        found = _frames(claim, by, tables)
         texts = _expressions(by.values)
         values = {name: evaluate(text, found) for name, text in texts.items()}
         directions = [all(evaluate(text, found)) for text in claim.stated.direction]
@@ -121,7 +119,7 @@ def variations(claim: Claim, entry: Sensitivity, tables: Tables) -> list[Variati
         return [Variation(entry.parameter, {}, f"{entry.experiment} varies no {entry.over!r}")]
     result = []
     for setting in table[entry.over].dropna().unique():
-        part = {claim.path(entry.experiment): table[table[entry.over] == setting]}
+        part = {**tables, claim.path(entry.experiment): table[table[entry.over] == setting]}
         varied = Measure(
             experiment=entry.experiment,
             rows=by.rows if entry.rows is None else entry.rows,
@@ -141,16 +139,21 @@ def _variation(label: str, claim: Claim, by: Measure, tables: Tables) -> Variati
     try:
         if by.probe is not None:
             return Variation(label, _probe(by).values)
-        found = _frames(claim, by, by.rows, tables)
+        found = _frames(claim, by, tables)
         texts = _expressions(by.values)
         return Variation(label, {name: evaluate(text, found) for name, text in texts.items()})
     except MeasureError as error:
         return Variation(label, {}, str(error))
 
 
-def _frames(claim: Claim, by: Measure, rows: dict[str, dict[str, Any]], tables: Tables) -> Frames:
-    assert by.experiment is not None
-    return frames(tables[claim.path(by.experiment)], rows, by.knee)
+def _frames(claim: Claim, by: Measure, tables: Tables) -> Frames:
+    """The rows of every name, of the experiment or of the one that they are from."""
+    found: Frames = {}
+    for name, where in by.rows.items():
+        columns = {key: value for key, value in where.items() if key != FROM}
+        table = tables[claim.path(where.get(FROM) or str(by.experiment))]
+        found |= frames(table, {name: columns}, by.knee)
+    return found
 
 
 def _expressions(values: dict[str, str] | str | None) -> dict[str, str]:

@@ -16,6 +16,7 @@ from sim.claims.expressions import Values
 from sim.claims.judge import (
     NO_DATA,
     OUT_OF_SCOPE,
+    UNMEASURED,
     judge,
     mean,
     spread,
@@ -70,11 +71,15 @@ def judge_claim(claim: Claim, tables: Tables) -> Judged:
     stated = claim.stated
     if stated.out_of_scope is not None:
         return Judged(claim, OUT_OF_SCOPE, note=stated.out_of_scope)
-    if absent := absent_data(claim):
-        how = ", ".join(f"kvsim trace fetch {name}" for name in absent)
+    absent = absent_data(claim)
+    how = "; ".join(f"kvsim trace fetch {name}" for name in absent)
+    if absent and (not stated.partial or len(absent) == len(stated.data)):
         return Judged(claim, NO_DATA, note=how)
     measured = measure(claim, tables)
     verdict, misses = judge(stated, measured)
+    if absent:
+        misses = [miss for miss in misses if not miss.endswith(UNMEASURED)]
+        verdict = verdict if misses else NO_DATA
     sensitivity = [
         {
             "parameter": entry.parameter,
@@ -83,7 +88,7 @@ def judge_claim(claim: Claim, tables: Tables) -> Judged:
         for entry in stated.sensitivity
     ]
     ablation = [_variation(ablate(claim, entry, tables)) for entry in stated.ablation]
-    note = measured.vacuous or (stated.fitted or "")
+    note = "; ".join(text for text in (measured.vacuous, stated.fitted, how) if text)
     return Judged(claim, verdict, _means(measured.values), misses, note, sensitivity, ablation)
 
 

@@ -46,6 +46,9 @@ Comparator = Literal[
 ]
 
 
+FROM = "from"  # the key of rows that another experiment has
+
+
 class Knee(Strict):
     """The largest x of a curve with y within a limit; between points the curve is straight."""
 
@@ -60,7 +63,8 @@ class Measure(Strict):
     Either a probe, a function of sim.claims.probes, with its arguments; or an experiment, by its
     path from the claim's file, of which rows are picked by the values of their columns, one row a
     seed, and put into expressions: values maps names to expressions like
-    "paged.num_running_mean / max.num_running_mean". With a knee, the rows of a name are a curve,
+    "paged.num_running_mean / max.num_running_mean". Rows with a key `from` are of that experiment
+    instead. With a knee, the rows of a name are a curve,
     and its column `knee` is that curve's.
     """
 
@@ -93,7 +97,13 @@ class Ablation(Measure):
 
 
 class Statement(Strict):
-    """One claim, as its file writes it."""
+    """One claim, as its file writes it.
+
+    data are the public traces it needs; with partial, those that are here are measured, which can
+    fail the claim but not confirm it. slow claims are left out by --fast, headline ones stand in
+    README. fitted, because, direction, sensitivity and ablation are explained at their classes and
+    in sim.claims.judge.
+    """
 
     id: str
     source: str
@@ -115,6 +125,7 @@ class Statement(Strict):
     because: str | None = None
     ablation: list[Ablation] = Field(default_factory=list)
     data: list[str] = Field(default_factory=list)
+    partial: bool = False
     slow: bool = False
     headline: bool = False
     notes: str = ""
@@ -147,6 +158,11 @@ class Claim:
     def path(self, experiment: str) -> Path:
         """The experiment file that a measure of this claim names."""
         return (self.file.parent / experiment).resolve()
+
+    def experiments(self, entry: Measure | Sensitivity) -> list[Path]:
+        """The experiment files that one of its measures needs."""
+        names = [entry.experiment, *(where.get(FROM) for where in (entry.rows or {}).values())]
+        return [self.path(name) for name in names if name is not None]
 
 
 def load_claims(folder: Path) -> list[Claim]:
@@ -218,8 +234,9 @@ def _check_measure(claim: Claim, entry: Measure | Sensitivity, path: KeyPath, re
     elif probe is not None and probe not in PROBES:
         report((*path, "probe"), f"unknown probe {probe!r}{guess(probe, list(PROBES))}")
     elif entry.experiment is not None:
-        if not claim.path(entry.experiment).is_file():
-            report((*path, "experiment"), f"{claim.path(entry.experiment)}: no such file")
+        for file in claim.experiments(entry):
+            if not file.is_file():
+                report((*path, "experiment"), f"{file}: no such file")
         if isinstance(entry, Measure) and not (entry.rows and entry.values):
             report(path, "an experiment needs rows and values")
 
