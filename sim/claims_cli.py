@@ -40,6 +40,9 @@ def add_claims(commands: Any) -> None:
         "--record", action="store_true", help="keep the verdicts and make the pages from them"
     )
     parser.add_argument(
+        "--figures", action="store_true", help="draw the papers' figures, printed numbers and ours"
+    )
+    parser.add_argument(
         "-j", dest="jobs", metavar="N", type=int, default=1, help="runs at a time (1)"
     )
     parser.add_argument(
@@ -66,9 +69,12 @@ def claims_command(arguments: argparse.Namespace) -> int:
     except (ConfigError, ResultsError, ValueError) as error:
         raise UserError(str(error)) from None
     _print(arguments, judged)
+    undrawn = _draw(arguments, judged) if arguments.figures else []
+    for sentence in undrawn:
+        print(sentence, file=sys.stderr)
     for sentence in differing:
         print(sentence, file=sys.stderr)
-    return 1 if differing and not arguments.record else 0
+    return 1 if (differing and not arguments.record) or undrawn else 0
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Claim]:
@@ -81,8 +87,9 @@ def _chosen(arguments: argparse.Namespace) -> list[Claim]:
     if not 1 <= arguments.jobs <= MAX_JOBS:
         raise UserError(f"-j: must be 1 to {MAX_JOBS}, got {arguments.jobs}")
     picks = ("ids", "source", "kind", "verdict", "fast")
-    if arguments.record and any(getattr(arguments, pick) for pick in picks):
-        raise UserError("--record keeps all claims; accepted: without ID, filters and --fast")
+    for option in ("record", "figures"):
+        if getattr(arguments, option) and any(getattr(arguments, pick) for pick in picks):
+            raise UserError(f"--{option} needs all claims; accepted: without ID, filters, --fast")
     known: dict[str, list[str]] = {
         "ID": [claim.id for claim in claims],
         "source": sorted({claim.stated.source for claim in claims}),
@@ -154,6 +161,24 @@ def _print(arguments: argparse.Namespace, judged: Sequence[Judged]) -> None:
         print("\n".join(tables.explain(judged[0], f"kvsim claims {arguments.ids[0]}")))
     else:
         _print_table(judged)
+
+
+def _draw(arguments: argparse.Namespace, judged: Sequence[Judged]) -> list[str]:
+    """Draw the figures; what could not be drawn."""
+    from sim.claims.pictures import draw_all
+    from sim.results import ResultsError
+    from sim.yaml_nodes import ConfigError
+
+    out = Path(arguments.out)
+    try:
+        paths, problems = draw_all(
+            Path(arguments.claims) / "figures", judged, out, out / "claims" / "figures"
+        )
+    except (ConfigError, ResultsError) as error:
+        raise UserError(str(error)) from None
+    if not arguments.json:
+        print("\n".join(map(str, paths)))
+    return problems
 
 
 def _print_table(judged: Sequence[Judged]) -> None:

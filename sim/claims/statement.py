@@ -166,7 +166,10 @@ class Claim:
 
 
 def load_claims(folder: Path) -> list[Claim]:
-    """All claims of a folder's *.yaml files. Raises ConfigError with one line for each error."""
+    """All claims of a folder's *.yaml files, but not of folders in it.
+
+    Raises ConfigError with one line for each error.
+    """
     files = sorted(folder.glob("*.yaml"))
     if not files:
         raise ConfigError([f"{folder}: holds no *.yaml; accepted: a folder of claims"])
