@@ -1,0 +1,118 @@
+"""A pool that sequences enter, grow in and leave one by one: how probes drive real allocators."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sim.allocators import ALLOCATORS, Admission, Allocator
+from sim.sequence import NUM_COMPUTED, NUM_TOKENS, Limits, SequenceTable, new_requests
+from workloads.content import ContentBuilder, Run
+from workloads.sequences import SequenceContent
+
+
+def made(kind: str, **knobs: Any) -> Allocator:
+    """An allocator of a kind, not bound yet. Raises KeyError, TypeError or ValueError."""
+    return ALLOCATORS[kind](**knobs)
+
+
+def made_of(config: Mapping[str, Any]) -> Allocator:
+    """An allocator as YAML writes it, {kind: …}."""
+    knobs = dict(config)
+    return made(knobs.pop("kind"), **knobs)
+
+
+class Pool:
+    """num_slots slots under one allocator, for sequences of at most max_model_len tokens.
+
+    requests are (prompt, output, max_tokens); an output says when a request stops, and its last
+    token is never written. held lists the rows that hold memory, in order of entry.
+    """
+
+    def __init__(self, allocator: Allocator, num_slots: int, max_model_len: int) -> None:
+        self.allocator = allocator
+        self.sequences = SequenceTable()
+        self.max_model_len = max_model_len
+        allocator.bind(num_slots, self.sequences, max_model_len)
+        self.held: list[int] = []
+
+    def know(self, prompts: Sequence[Sequence[Run]], outputs: Sequence[int]) -> None:
+        """Say what the prompts of all requests to come consist of, in their order."""
+        builder = ContentBuilder()
+        for runs in prompts:
+            builder.add(runs, sum(length for _, _, length in runs))
+        self.allocator.bind_content(SequenceContent(builder.build()))
+        lengths = [np.array([sum(run[2] for run in runs) for runs in prompts]), np.array(outputs)]
+        self._requests = self._rows(*lengths, lengths[1])
+
+    def _rows(self, prompts: Any, outputs: Any, max_tokens: Any) -> Any:
+        limits = Limits(self.max_model_len, max_tokens)
+        return new_requests(np.zeros_like(prompts), prompts, outputs, limits)
+
+    def open(self, prompt: int, output: int, max_tokens: int | None = None) -> int:
+        """A row for a request that holds nothing yet."""
+        cells = prompt, output, output if max_tokens is None else max_tokens
+        requests = self._rows(*(np.array([cell], np.int64) for cell in cells))
+        return self.sequences.open(requests, 0)
+
+    def enter(self, prompt: int, output: int = 1, max_tokens: int | None = None) -> int | None:
+        """Admit a request with its whole prompt: its row, or None if there is no memory."""
+        return self._admit(self.open(prompt, output, max_tokens))
+
+    def open_known(self, request: int) -> int:
+        """A row for a request of `know` that holds nothing yet."""
+        return self.sequences.open(self._requests, request)
+
+    def enter_known(self, request: int) -> int:
+        """Admit a request of `know`: its row. Raises ValueError if there is no memory."""
+        row = self._admit(self.open_known(request))
+        if row is None:
+            raise ValueError(f"request {request} does not fit")
+        return row
+
+    def _admit(self, row: int) -> int | None:
+        lacks = self.sequences.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
+        if self.allocator.admit(row, lacks) != Admission.OK:
+            self.sequences.close(row)
+            return None
+        self.held.append(row)
+        return row
+
+    def write(self, row: int, count: int) -> bool:
+        """Write count generated tokens; whether there was memory for them."""
+        self.sequences.rows[row, NUM_TOKENS] += count
+        if self.allocator.append(np.array([row]), np.array([count])) == 1:
+            return True
+        self.sequences.rows[row, NUM_TOKENS] -= count
+        return False
+
+    def leave(self, row: int) -> None:
+        """A request ends, and its memory is free."""
+        self.allocator.free(np.array([row]))
+        self.sequences.close(row)
+        self.held.remove(row)
+
+    def num_tokens(self, row: int) -> int:
+        """Tokens that the row has written."""
+        return self.sequences.rows.item(row, NUM_COMPUTED)
+
+    def num_slots(self, row: int) -> int:
+        """Slots that the row holds."""
+        return int(self.allocator.held_ranges(row)[:, 1].sum())
+
+    def waste(self, row: int) -> int:
+        """Slots that the row holds and has not written."""
+        return self.num_slots(row) - self.num_tokens(row)
+
+    def check(self) -> None:
+        """Recount everything. Raises ConservationError."""
+        self.allocator.check(np.array(self.held, np.int64))
+
+
+def histories(seeds: int, steps: int) -> Iterator[tuple[random.Random, int]]:
+    """(random numbers, steps to take) of several random histories."""
+    for seed in range(seeds):
+        yield random.Random(seed), steps
