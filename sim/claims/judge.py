@@ -67,7 +67,7 @@ def judge(stated: Statement, measured: Measured) -> tuple[str, list[str]]:
 
 def compare(stated: Statement, measured: Measured) -> list[str]:
     """What of the expected value is not met, a phrase each."""
-    expected = expected_leaves(stated)
+    expected = _with_ranges(expected_leaves(stated), measured)
     misses, met = [], set()
     for name, values in measured.values.items():
         key = _key_of(name, expected)
@@ -87,6 +87,16 @@ def expected_leaves(stated: Statement) -> dict[str, Any]:
             return {"": stated.expected}
         return dict(stated.expected)
     return leaves(stated.expected)
+
+
+def _with_ranges(expected: dict[str, Any], measured: Measured) -> dict[str, Any]:
+    """Expected leaves in which a pair is one where a single value is measured: its range."""
+    result = dict(expected)
+    for name in measured.values:
+        ends = f"{name}.0", f"{name}.1"
+        if all(end in expected and end not in measured.values for end in ends):
+            result[name] = [result.pop(end) for end in ends]
+    return result
 
 
 def mean(values: list[Any]) -> Any:
@@ -144,7 +154,8 @@ def _is_met(stated: Statement, key: str, wanted: Any, values: list[Any]) -> bool
     else:
         return bool(value == wanted)
     slack = _tolerance(stated, key)
-    if stated.comparator not in BOUNDS and stated.unit not in ABSOLUTE_UNITS:
+    is_relative = stated.comparator not in BOUNDS and stated.unit not in ABSOLUTE_UNITS
+    if is_relative and isinstance(wanted, int | float):
         slack *= abs(wanted)
     slack += ROUNDING * abs(value)
     return bool(low - slack <= value <= high + slack)
