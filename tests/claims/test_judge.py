@@ -111,3 +111,13 @@ def test_an_average_over_queued_time_needs_requests_that_wait_half_of_the_time()
         NOT_REPRODUCED,
         ["requests waited only 49% of the time, too little for an average"],
     )
+
+
+def test_one_value_answers_a_pair_within_it_and_two_answer_its_ends() -> None:
+    stated = claim({"reserved": 100, "filled": [10, 20]}, tolerance=0.03)
+    assert verdict(stated, {"reserved": [102], "filled": [14]}) == CONFIRMED
+    assert verdict(stated, {"reserved": [102], "filled": [21]}) == NOT_REPRODUCED
+    assert verdict(stated, {"reserved": [102], "filled.0": [10], "filled.1": [20]}) == CONFIRMED
+    assert judge(stated, Measured({"reserved": [102], "filled.0": [10]}))[1] == [
+        "filled.1 is not measured"
+    ]
