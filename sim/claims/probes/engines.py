@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from sim.allocators.vattention import VAttention
 from sim.claims.probes.pools import Pool, histories, made, made_of
 from sim.engine_presets import read_engine
 from sim.hardware import GIB, MODELS, Model
@@ -131,7 +130,7 @@ def accepted_page_sizes(largest_kib: int = 4096) -> list[int]:
     found, size = [], 1
     while size <= largest_kib:
         try:
-            VAttention(page_size_kib=size)  # type: ignore[arg-type] - that is what is asked
+            made("vattention", page_size_kib=size)
             found.append(size)
         except ValueError:
             pass
@@ -184,4 +183,3 @@ def one_pool_for_tokens_and_ranks(block_size: int = 1, seeds: int = 5) -> dict[s
                 found["pages_are_vectors"] &= pool.num_slots(row) == num_vectors
         pool.check()
     return found
-

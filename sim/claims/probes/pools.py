@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from sim.allocators import ALLOCATORS, Admission, Allocator
-from sim.sequence import NUM_COMPUTED, NUM_TOKENS, Limits, SequenceTable, new_requests
+from sim.sequence import (
+    NUM_COMPUTED,
+    NUM_TOKENS,
+    IntArray,
+    Limits,
+    SequenceTable,
+    new_requests,
+)
 from workloads.content import ContentBuilder, Run
 from workloads.sequences import SequenceContent
 
@@ -45,18 +52,21 @@ class Pool:
         for runs in prompts:
             builder.add(runs, sum(length for _, _, length in runs))
         self.allocator.bind_content(SequenceContent(builder.build()))
-        lengths = [np.array([sum(run[2] for run in runs) for runs in prompts]), np.array(outputs)]
-        self._requests = self._rows(*lengths, lengths[1])
+        lengths = [sum(length for _, _, length in runs) for runs in prompts]
+        self._known = self._requests(lengths, outputs, outputs)
 
-    def _rows(self, prompts: Any, outputs: Any, max_tokens: Any) -> Any:
-        limits = Limits(self.max_model_len, max_tokens)
-        return new_requests(np.zeros_like(prompts), prompts, outputs, limits)
+    def _requests(
+        self, prompts: Sequence[int], outputs: Sequence[int], max_tokens: Sequence[int]
+    ) -> IntArray:
+        """Rows for requests that all come at once."""
+        columns = [np.array(column, np.int64) for column in (prompts, outputs, max_tokens)]
+        limits = Limits(self.max_model_len, columns[2])
+        return new_requests(np.zeros_like(columns[0]), columns[0], columns[1], limits)
 
     def open(self, prompt: int, output: int, max_tokens: int | None = None) -> int:
         """A row for a request that holds nothing yet."""
-        cells = prompt, output, output if max_tokens is None else max_tokens
-        requests = self._rows(*(np.array([cell], np.int64) for cell in cells))
-        return self.sequences.open(requests, 0)
+        most = output if max_tokens is None else max_tokens
+        return self.sequences.open(self._requests([prompt], [output], [most]), 0)
 
     def enter(self, prompt: int, output: int = 1, max_tokens: int | None = None) -> int | None:
         """Admit a request with its whole prompt: its row, or None if there is no memory."""
@@ -64,7 +74,7 @@ class Pool:
 
     def open_known(self, request: int) -> int:
         """A row for a request of `know` that holds nothing yet."""
-        return self.sequences.open(self._requests, request)
+        return self.sequences.open(self._known, request)
 
     def enter_known(self, request: int) -> int:
         """Admit a request of `know`: its row. Raises ValueError if there is no memory."""
