@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-
 import pytest
 import yaml
 
 from sim.claims.probes import engines
-from sim.claims.probes.conversations import conversation_shares
 
 
 def test_values_are_the_presets_own_or_facts_with_a_source() -> None:
@@ -78,15 +75,3 @@ def test_pages_of_more_than_a_vector_are_not_of_one_size_with_tensors() -> None:
     whole = {"pages_are_vectors": True, "all_pages_are_of_use": True}
     assert engines.one_pool_for_tokens_and_ranks(seeds=2) == whole
     assert not engines.one_pool_for_tokens_and_ranks(16, seeds=1)["pages_are_vectors"]
-
-
-def test_conversations_are_counted_whole(tmp_path, monkeypatch) -> None:
-    folder = tmp_path / "traces" / "sharegpt"
-    folder.mkdir(parents=True)
-    rows = "conv,part,turn,llama_prompt,llama_output\n0,0,0,10,10\n0,0,2,10,10\n1,0,0,99,1\n"
-    (folder / "sharegpt_v3_turn_lengths.csv.gz").write_bytes(gzip.compress(rows.encode()))
-    monkeypatch.setenv("KVSIM_SHARED", str(tmp_path))
-    monkeypatch.setenv("KVSIM_CACHE", str(tmp_path / "none"))
-    found = conversation_shares("sharegpt-turns", 40)
-    assert found == {"multi": 0.5, "over4k": 0.5}
-    assert conversation_shares("sharegpt-turns", 39)["over4k"] == 1.0

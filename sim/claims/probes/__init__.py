@@ -12,7 +12,6 @@ from typing import Any
 
 from sim.claims.probes import (
     attention,
-    conversations,
     engines,
     geometry,
     memory,
@@ -24,7 +23,6 @@ from sim.claims.probes import (
 
 PROBES: dict[str, Callable[..., Any]] = {
     "paged_attention_error": attention.paged_attention_error,
-    "conversation_shares": conversations.conversation_shares,
     "accepted_page_sizes": engines.accepted_page_sizes,
     "engine_values": engines.engine_values,
     "kv_ratio": engines.kv_ratio,
