@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sim.claims.judge import DIRECTION, NOT_REPRODUCED, REFUTED, VERDICTS, expected_leaves, shown
+from sim.claims.judge import DIRECTION, NOT_REPRODUCED, REFUTED, VERDICTS, shown
 from sim.claims.record import Judged
 from sim.claims.statement import Measure
 
@@ -29,13 +29,13 @@ for bounds and ranges, where it is in the claim's unit. Values of simulations ar
 def expected_text(one: Judged) -> str:
     """The expected value with its tolerance and unit, in a line."""
     stated = one.claim.stated
+    values = stated.expected if isinstance(stated.expected, dict) else {"": stated.expected}
     parts = [
-        f"{name}: {shown(value)}" if name else shown(value)
-        for name, value in expected_leaves(stated).items()
+        f"{name}: {_nested(value)}" if name else _nested(value) for name, value in values.items()
     ]
     sign = {"le": "≤ ", "ge": "≥ ", "order_and_upper": "≤ "}.get(stated.comparator, "")
     slack = stated.tolerance
-    text = sign + ", ".join(parts)
+    text = sign + "; ".join(parts)
     if isinstance(slack, dict):
         text += " ± " + ", ".join(f"{shown(value)} {name}" for name, value in slack.items())
     elif slack:
@@ -45,13 +45,27 @@ def expected_text(one: Judged) -> str:
 
 def measured_text(values: dict[str, dict[str, Any]]) -> str:
     """Measured values in a line."""
-    parts = []
+    parts: dict[str, list[str]] = {}
     for name, found in values.items():
         text = shown(found["mean"])
         if found["sd"] is not None:
             text += f" ± {found['sd']:.2g}"
-        parts.append(f"{name}: {text}" if name else text)
-    return ", ".join(parts)
+        whole, _, number = name.rpartition(".")
+        parts.setdefault(whole if number.isdigit() else name, []).append(text)
+    return "; ".join(
+        f"{name}: {_joined(texts)}" if name else _joined(texts) for name, texts in parts.items()
+    )
+
+
+def _joined(texts: list[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _nested(value: Any) -> str:
+    """An expected value in a line, mappings in brackets."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_nested(inner)}" for key, inner in value.items()) + "}"
+    return shown(value)
 
 
 def counts(judged: Sequence[Judged]) -> str:
