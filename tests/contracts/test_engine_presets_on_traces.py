@@ -148,7 +148,9 @@ def test_our_own_traces_meet_all_that_may_happen(folder: Path) -> None:
 def test_every_engine_serves_every_public_trace(name: str, engine: str, folder: Path) -> None:
     run = serve(engine, public(name), folder)
     if run is not None:
-        assert run.scheduler.num_finished > 0
+        reasons = run.scheduler.reasons.values()
+        whole = all(" in one iteration without chunked prefill" in reason for reason in reasons)
+        assert run.scheduler.num_finished > 0 or whole
 
 
 @needs_traces

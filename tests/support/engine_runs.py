@@ -35,7 +35,7 @@ from workloads.trace import Trace
 
 Config = dict[str, Any]
 
-MAX_TOKENS = 32  # so that runs are short; every scheduler knows it
+MAX_TOKENS = 24  # so that runs are short; every scheduler knows it
 SHORTEST, LONGEST = 512, 32768  # of what max_model_len may be
 COST = {"kind": "linear", "base_s": 0.2, "per_prefill_token_s": 1e-5}
 
