@@ -184,19 +184,22 @@ def test_a_checked_run_stops_at_the_first_broken_rule(broken: Callable[..., Allo
         run_with(CheckedAllocator(broken(block_size=4)))
 
 
-LINKS = {
-    "the free queue differs read backwards": lambda m, last: m._blocks.__setitem__(
-        (9, PREVIOUS), 8
+LINKS: dict[str, Callable[[IntArray, IntArray, int], None]] = {
+    "the free queue differs read backwards": lambda blocks, chains, last: put(
+        blocks, 9, PREVIOUS, 7
     ),
-    "is in another key's chain": lambda m, last: m._blocks.__setitem__((last, KEY), 0),
-    "a broken chain": lambda m, last: m._blocks.__setitem__((last, PREVIOUS_SAME), NONE),
-    "a chain ends elsewhere": lambda m, last: m._chains.__setitem__(
-        (m._blocks[last, KEY], LAST), 7
-    ),
-    "a findable block is in no chain": lambda m, last: m._chains.__setitem__(
-        (m._blocks[last, KEY], FIRST), NONE
+    "is in another key's chain": lambda blocks, chains, last: put(blocks, last, KEY, 0),
+    "a broken chain": lambda blocks, chains, last: put(blocks, last, PREVIOUS_SAME, NONE),
+    "a chain ends elsewhere": lambda blocks, chains, last: put(chains, blocks[last, KEY], LAST, 7),
+    "a findable block is in no chain": lambda blocks, chains, last: put(
+        chains, blocks[last, KEY], FIRST, NONE
     ),
 }
+
+
+def put(cells: IntArray, row: int, column: int, value: int) -> None:
+    assert cells[row, column] != value
+    cells[row, column] = value
 
 
 @pytest.mark.parametrize("sentence", LINKS)
@@ -215,7 +218,7 @@ def test_a_broken_link_between_blocks_of_a_cache_is_found_and_named(sentence: st
     memory.check(np.array(rows))
     last = memory.block_table(rows[1]).item(1)
     assert memory._blocks.item(last, PREVIOUS_SAME) == memory.block_table(rows[0]).item(1)
-    LINKS[sentence](memory, last)
+    LINKS[sentence](memory._blocks, memory._chains, last)
     with pytest.raises(ConservationError, match=f"^prefix: .*{sentence}"):
         memory.check(np.array(rows))
 

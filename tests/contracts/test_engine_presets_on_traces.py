@@ -29,14 +29,11 @@ from sim.engine_presets import ENGINES
 from workloads.publictraces import public_traces
 
 FOLDER = SHARED / "traces"
-LIMIT, FEW = 60, 16
-FEW_OF = {  # long prompts: verifying their memory takes its time
-    "kv-cache-tester",
-    "lmcache-miniswe",
-    "mooncake-1000",
-    "mooncake-conversation",
-    "tracelab-example",
-}
+LONG = ("lmcache-miniswe", "mooncake-1000", "mooncake-conversation", "tracelab-example")
+MIDDLING = ("apex-summarization", "burstgpt-400", "ragpulse", "vidur-arxiv", "vidur-sharegpt-8k")
+# requests; verifying the memory of long ones takes its time
+LIMIT = 60
+LIMITS = {"kv-cache-tester": 16, **dict.fromkeys(LONG, 16), **dict.fromkeys(MIDDLING, 30)}
 TIMES = {"kind": "poisson", "rate": 4}
 WITHOUT_TIMES = ("nanoflow-sharegpt", "vidur-arxiv", "vidur-sharegpt-10k", "vidur-sharegpt-8k")
 COLUMNS = {  # tables in no format of their own
@@ -76,7 +73,7 @@ needs_traces = pytest.mark.skipif(
 
 def public(name: str) -> Config:
     """The workload of a public trace, with times where it has none."""
-    rows = {"limit": FEW if name in FEW_OF else LIMIT, "zero_tokens": "one"}
+    rows = {"limit": LIMITS.get(name, LIMIT), "zero_tokens": "one"}
     if name in MEASURED or name == "kv-cache-tester":
         return {"kind": "file", "path": str(FOLDER / MEASURED.get(name, SESSION)), **rows}
     if name in WITHOUT_TIMES:

@@ -15,7 +15,6 @@ from sim.allocators.terms import CACHED, FREE
 from sim.config import build_part
 from sim.engine import Options, Run, simulate
 from sim.engine_presets import REQUIRED, read_engine
-from sim.meeting import NO_CACHE
 from sim.runspec import RunSpec, branches, follow_ups, load_trace, sequence_content
 from sim.sequence import (
     ARRIVAL_NS,
@@ -37,6 +36,7 @@ Config = dict[str, Any]
 
 MAX_TOKENS = 24  # so that runs are short; every scheduler knows it
 SHORTEST, LONGEST = 512, 32768  # of what max_model_len may be
+NO_CACHE = "; or set enable_prefix_caching: false"
 COST = {"kind": "linear", "base_s": 0.2, "per_prefill_token_s": 1e-5}
 
 
