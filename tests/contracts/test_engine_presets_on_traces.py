@@ -48,7 +48,12 @@ MEASURED = {
 }
 # read with others, or beside what is a trace
 COMPANIONS = ("ragpulse/", "llmservingsim/vllm-measured/")
-PUBLIC = [*public_traces(), *MEASURED]
+HERE = {name: place.shared for name, place in public_traces().items() if place.shared} | MEASURED
+PUBLIC = [
+    pytest.param(name, marks=pytest.mark.skipif(not is_here, reason=f"no {name} in {FOLDER}"))
+    for name in [*public_traces(), *MEASURED]
+    for is_here in [name in HERE and (FOLDER / HERE[name]).exists()]
+]
 
 DRAWN: Config = {
     "kind": "synthetic",
@@ -107,6 +112,13 @@ def serve(engine: str, workload: Config, folder: Path) -> Run | None:
     return run_pair(engine, workload, folder)
 
 
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Named traces are read where this file looks, and not from what was fetched."""
+    monkeypatch.setenv("KVSIM_SHARED", str(SHARED))
+    monkeypatch.setenv("KVSIM_CACHE", str(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One for all, so that each trace is read once."""
@@ -163,7 +175,7 @@ def test_a_trace_without_times_or_known_columns_is_refused_with_what_reads_it(
 
 @needs_traces
 def test_no_file_of_the_public_traces_is_left_out() -> None:
-    places = [*(trace.shared for trace in public_traces().values()), *COMPANIONS]
+    places = [*HERE.values(), *COMPANIONS]
     files = json.loads((FOLDER / "EXPECTED.json").read_text())
     assert [file for file in files if not file.startswith(tuple(places))] == []
     assert all((FOLDER / MEASURED.get(name, SESSION)).exists() for name in MEASURED)
