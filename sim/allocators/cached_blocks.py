@@ -67,6 +67,17 @@ def insert_behind(blocks: IntArray, block: int, place: int) -> None:
 
 
 @compiled
+def read_queue(blocks: IntArray, found: IntArray) -> int:
+    """Write the free queue's blocks, the front first, as long as there is room; return how many."""
+    end = len(blocks) - 1
+    block, count = blocks[end, NEXT], 0
+    while block != end and count < len(found):
+        found[count] = block
+        block, count = blocks[block, NEXT], count + 1
+    return count
+
+
+@compiled
 def unlink(blocks: IntArray, block: int) -> None:
     """Take a block out of the free queue, wherever it stands."""
     before, after = blocks[block, PREVIOUS], blocks[block, NEXT]

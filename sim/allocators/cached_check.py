@@ -19,7 +19,10 @@ from sim.allocators.cached_blocks import (
     REF_CNT,
 )
 from sim.allocators.terms import HELD_BLOCKS, TABLE_BLOCKS, ConservationError, KVUsage, row_terms
+from sim.jit import compiled
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray
+
+SOUND, OF_ANOTHER, BROKEN, ENDS_ELSEWHERE = range(4)  # what a walk along the chains finds
 
 State = tuple[IntArray, IntArray, IntArray]
 """blocks, chains, and the free queue as a list"""
@@ -86,19 +89,32 @@ def check_tables(recorded: IntArray, tables: Iterable[IntArray], kind: str) -> N
 def _check_links(state: State) -> None:
     """The free queue reads the same backwards, and every findable block is in its key's chain."""
     blocks, chains, free_list = state
-    block, end = blocks.item(len(blocks) - 1, PREVIOUS), len(blocks) - 1
-    backwards: list[int] = []
-    while block != end and len(backwards) <= len(free_list):
-        backwards.append(block)
-        block = blocks.item(block, PREVIOUS)
-    require(backwards == free_list[::-1].tolist(), "the free queue differs read backwards")
-    require(blocks.item(end, NEXT) == (free_list[0] if len(free_list) else end), "a lost front")
-    linked = 0
-    for key in np.flatnonzero(chains[:, FIRST] != NONE).tolist():
-        before, block = NONE, chains.item(key, FIRST)
-        while block != NONE:
-            require(blocks.item(block, KEY) == key, f"block {block} is in another key's chain")
-            require(blocks.item(block, PREVIOUS_SAME) == before, f"block {block}: a broken chain")
-            before, block, linked = block, blocks.item(block, NEXT_SAME), linked + 1
-        require(chains.item(key, LAST) == before, "a chain ends elsewhere")
+    end = len(blocks) - 1
+    queue = np.concatenate([[end], free_list, [end]])
+    is_same = np.array_equal(blocks[queue[1:], PREVIOUS], queue[:-1])
+    require(is_same, "the free queue differs read backwards")
+    require(blocks.item(end, NEXT) == queue[1], "a lost front")
+    fault, block, linked = walk_chains(blocks, chains)
+    require(fault != OF_ANOTHER, f"block {block} is in another key's chain")
+    require(fault != BROKEN, f"block {block}: a broken chain")
+    require(fault != ENDS_ELSEWHERE, "a chain ends elsewhere")
     require(linked == (blocks[:, KEY] != NONE).sum(), "a findable block is in no chain")
+
+
+@compiled
+def walk_chains(blocks: IntArray, chains: IntArray) -> tuple[int, int, int]:
+    """What is wrong with the keys' chains, at which block, and how many blocks they link."""
+    linked = 0
+    for key in range(len(chains)):
+        before, block = NONE, chains[key, FIRST]
+        if block == NONE:
+            continue
+        while block != NONE:
+            if blocks[block, KEY] != key:
+                return OF_ANOTHER, block, linked
+            if blocks[block, PREVIOUS_SAME] != before:
+                return BROKEN, block, linked
+            before, block, linked = block, blocks[block, NEXT_SAME], linked + 1
+        if chains[key, LAST] != before:
+            return ENDS_ELSEWHERE, before, linked
+    return SOUND, NONE, linked

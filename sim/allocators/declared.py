@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim.allocators.base import BoolArray
 from sim.allocators.blocks import BlockIds
 from workloads.content import Run, first_tokens
 from workloads.sequences import SequenceContent
@@ -26,6 +27,12 @@ class Prefixes:
         """The blocks that a request begins with."""
         found: BlockIds = self.blocks[self.number_of[request]]
         return found
+
+    def begin(self, num_requests: int) -> BoolArray:
+        """Which of the run's requests begin with one: bool, one a request."""
+        answer = np.zeros(num_requests, np.bool_)
+        answer[list(self.number_of)] = True
+        return answer
 
 
 NO_PREFIXES = Prefixes(np.empty((0, 0), np.int32), {})

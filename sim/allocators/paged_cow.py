@@ -27,7 +27,14 @@ from sim.allocators.host_pool import GIB, HostPool
 from sim.allocators.shared_check import Blocks, recount_blocks
 from sim.allocators.terms import CACHED, EXTERNAL, FREE, INTERNAL, NUM_RECORDED, check_terms
 from sim.jit import STRIDED, direct
-from sim.sequence import NUM_TOKENS, PROMPT_TOKENS, REQUEST, IntArray, SequenceTable
+from sim.sequence import (
+    MAX_FINAL_TOKENS,
+    NUM_TOKENS,
+    PROMPT_TOKENS,
+    REQUEST,
+    IntArray,
+    SequenceTable,
+)
 from workloads.sequences import SequenceContent
 
 DEFAULT_SWAP_SPACE = 4.0  # GiB
@@ -186,21 +193,29 @@ class PagedCow(HostPool):
         return ADMISSIONS[shared_rows.admission(self._pool, num_tokens, self.lookup(row))]
 
     def never_fits(self, requests: IntArray) -> BoolArray:
+        return np.greater(self._need(requests, requests[:, PROMPT_TOKENS]), self._usable())
+
+    def never_finishes(self, requests: IntArray) -> BoolArray:
+        need = self._need(requests, requests[:, MAX_FINAL_TOKENS])
+        return np.greater_equal(need, self.num_blocks - self._pool.item(shared_blocks.NUM_PINNED))
+
+    def _need(self, requests: IntArray, num_tokens: IntArray) -> IntArray:
+        """Blocks of its own that each request of the run holds with num_tokens tokens."""
         window = self._pool.item(shared_blocks.WINDOW_BLOCKS)
-        need = -(-requests[:, PROMPT_TOKENS] // self.block_size)
+        need = -(-num_tokens // self.block_size)
         if window:
             need = np.minimum(need, window)
-        count = self.shared_prefix_tokens
-        if count:
-            begins = np.zeros(len(requests), np.bool_)
-            begins[list(self._prefixes.number_of)] = True
-            begins &= requests[:, PROMPT_TOKENS] > count
-            need = need - begins * (count // self.block_size)
-        return np.greater(need, self._usable())
+        whole = self.shared_prefix_tokens // self.block_size
+        is_longer = requests[:, PROMPT_TOKENS] > self.shared_prefix_tokens
+        return need - whole * (is_longer & self._prefixes.begin(len(requests)))
 
-    @property
-    def num_usable_blocks(self) -> int:
-        return self._usable()
+    def can_finish(self, row: int, rows: IntArray) -> bool:
+        """As the base says, with a block to spare: a token asks for one, needed or not."""
+        longest = self._rows.item(row, MAX_FINAL_TOKENS)
+        need = shared_blocks.num_entries(self._pool, longest) - self.lookup(row) // self.block_size
+        spare = self._pool.item(blocks.NUM_FREE)
+        spare -= int(shared_rows.outstanding(self._pool, self._rows, rows))
+        return need < spare
 
     def _usable(self) -> int:
         """Blocks that admissions can have."""

@@ -230,11 +230,8 @@ class Prefix(BlockTables):
 
     def free_list(self) -> IntArray:
         """Free block ids, the next one to be handed out first."""
-        found, block = [], self._blocks.item(self.num_blocks, cached_blocks.NEXT)
-        while block != self.num_blocks:
-            found.append(block)
-            block = self._blocks.item(block, cached_blocks.NEXT)
-        return np.array(found, np.int64)
+        found: IntArray = np.empty(len(self._blocks), np.int64)
+        return found[: cached_blocks.read_queue(self._blocks, found)]
 
     def ref_counts(self) -> IntArray:
         """How many rows hold each block."""

@@ -24,7 +24,7 @@ from sim.allocators.terms import (
     TABLE_BLOCKS,
 )
 from sim.jit import compiled
-from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray
+from sim.sequence import FINAL_TOKENS, MAX_FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray
 
 
 @compiled
@@ -37,6 +37,16 @@ def admission(pool: IntArray, num_tokens: int, num_found: int) -> int:
     if pool[NUM_BLOCKS] - pool[NUM_PINNED] - need < pool[WATERMARK_BLOCKS]:
         return 2
     return 1 if pool[NUM_FREE] - need < pool[WATERMARK_BLOCKS] else 0
+
+
+@compiled
+def outstanding(pool: IntArray, sequences: IntArray, rows: IntArray) -> int:
+    """Blocks that the rows may still take, if each becomes as long as it may."""
+    total = 0
+    for i in range(len(rows)):
+        longest = num_entries(pool, sequences[rows[i], MAX_FINAL_TOKENS])
+        total += max(longest - sequences[rows[i], NUM_SLOTS] // pool[BLOCK_SIZE], 0)
+    return total
 
 
 @compiled

@@ -133,12 +133,15 @@ class Scheduler(ABC):
         return {}
 
     def never_fits(self, requests: IntArray) -> BoolArray:
-        """Which requests could not be served even by an idle engine: bool, one a request."""
+        """Which requests of a run could not be served even by an idle engine: bool, one a request.
+
+        Of all requests at once, after `bind`: asked for each, the time would grow with the square.
+        """
         too_long = requests[:, PROMPT_TOKENS] >= self.allocator.max_model_len
         return too_long | self.allocator.never_fits(requests)
 
     def refusal(self, request: int) -> str:
-        """Why never_fits rules a request out: the end of a sentence about it."""
+        """Why never_fits rules a request out: the end of a sentence about it. Asked of each."""
         prompt, limit = self.requests.item(request, PROMPT_TOKENS), self.allocator.max_model_len
         if prompt >= limit:
             return f"has a prompt of {prompt} tokens, max_model_len is {limit}"

@@ -87,6 +87,8 @@ class Tgi(QueueScheduler):
         longest_prompt = allocator.max_model_len - 1
         self.max_num_batched_tokens = self.max_batch_prefill_tokens or longest_prompt + ROOM
         self._total = self.max_batch_total_tokens or allocator.num_slots
+        outgrows = requests[:, MAX_FINAL_TOKENS] > self._total
+        self._outgrows = outgrows & ~super().never_fits(requests)  # nothing else rules them out
         self._promised: dict[int, int] = {}  # slots by row
         self._num_promised = 0
         self._is_prefill = False
@@ -97,13 +99,13 @@ class Tgi(QueueScheduler):
         self._ones: IntArray = np.ones(len(self.running), np.int64)
 
     def never_fits(self, requests: IntArray) -> BoolArray:
-        return super().never_fits(requests) | (requests[:, MAX_FINAL_TOKENS] > self._total)
+        return super().never_fits(requests) | self._outgrows
 
     def refusal(self, request: int) -> str:
-        if not super().never_fits(self.requests)[request]:
-            longest = self.requests.item(request, MAX_FINAL_TOKENS)
-            return f"may become {longest} tokens long, max_batch_total_tokens is {self._total}"
-        return super().refusal(request)
+        if not self._outgrows[request]:
+            return super().refusal(request)
+        longest = self.requests.item(request, MAX_FINAL_TOKENS)
+        return f"may become {longest} tokens long, max_batch_total_tokens is {self._total}"
 
     def _exceeds_budget(self, num_tokens: int) -> str:
         return (

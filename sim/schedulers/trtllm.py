@@ -25,9 +25,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from sim.allocators.base import Admission, BoolArray
+import numpy as np
+
+from sim.allocators.base import Admission, Allocator, BoolArray
 from sim.schedulers.fcfs import Fcfs
-from sim.sequence import MAX_FINAL_TOKENS, IntArray
+from sim.sequence import MAX_FINAL_TOKENS, IntArray, SequenceTable
 
 Policy = Literal["guaranteed_no_evict", "max_utilization"]
 
@@ -58,14 +60,17 @@ class TrtLlm(Fcfs):
         self.capacity_scheduler_policy = capacity_scheduler_policy
         self.admits_by_max_tokens = capacity_scheduler_policy == "guaranteed_no_evict"
 
-    def never_fits(self, requests: IntArray) -> BoolArray:
-        refused = super().never_fits(requests)
+    def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
+        super().bind(requests, sequences, allocator)
+        self._outgrows = np.zeros(len(requests), np.bool_)  # of those that nothing else rules out
         if self.admits_by_max_tokens:
-            refused |= self.allocator.never_finishes(requests)
-        return refused
+            self._outgrows = allocator.never_finishes(requests) & ~super().never_fits(requests)
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        return super().never_fits(requests) | self._outgrows
 
     def refusal(self, request: int) -> str:
-        if super().never_fits(self.requests)[request]:
+        if not self._outgrows[request]:
             return super().refusal(request)
         longest = self.requests.item(request, MAX_FINAL_TOKENS)
         return (

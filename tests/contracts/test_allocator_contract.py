@@ -209,6 +209,23 @@ def test_terms_are_named_and_add_to_the_pool(kind: str, parameters: dict[str, An
     assert sum(usage) == 101
 
 
+@pytest.mark.parametrize(("kind", "parameters"), ENTRIES)
+def test_who_never_finishes_is_who_cannot_finish_alone(
+    kind: str, parameters: dict[str, Any]
+) -> None:
+    """A request that the one question lets in and the other keeps out would wait for ever."""
+    allocator, sequences = ALLOCATORS[kind](**parameters), SequenceTable()
+    allocator.bind(128 if parameters.get("arena") == "max_len_chunks" else 61, sequences, 90)
+    longest = np.arange(1, 81)
+    lengths = [np.full_like(longest, n) for n in (0, 9, 1)]
+    requests = new_requests(lengths[0], lengths[1], lengths[2], Limits(90, longest))
+    rows = [sequences.open(requests, request) for request in range(len(requests))]
+    nobody = np.empty(0, np.int64)
+    alone = [allocator.can_finish(row, nobody) for row in rows]
+    assert (~allocator.never_finishes(requests)).tolist() == alone
+    assert alone == sorted(alone, reverse=True)  # whoever may become longer needs no less
+
+
 def test_a_duplicated_parameter_set_would_hide_an_entry() -> None:
     """Every table entry is exercised, and each with different parameters."""
     ids = [str(entry.values) for entry in ENTRIES]

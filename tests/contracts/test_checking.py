@@ -7,13 +7,22 @@ import pytest
 
 from sim.allocators import ALLOCATORS, Admission, Allocator, ConservationError, blocks
 from sim.allocators.base import BoolArray
+from sim.allocators.cached_blocks import FIRST, KEY, LAST, NONE, PREVIOUS, PREVIOUS_SAME
 from sim.allocators.paged import Paged
+from sim.allocators.prefix import Prefix
 from sim.allocators.terms import FREE, RESERVED
 from sim.costs.linear import Constant
 from sim.engine import Memory, simulate
 from sim.schedulers.fcfs import Fcfs
-from sim.sequence import NUM_COMPUTED, NUM_SLOTS, IntArray, Limits, new_requests
-from sim.testing import CheckedAllocator, check_allocator, visible_state
+from sim.sequence import (
+    NUM_COMPUTED,
+    NUM_SLOTS,
+    IntArray,
+    Limits,
+    SequenceTable,
+    new_requests,
+)
+from sim.testing import CheckedAllocator, SharedBeginnings, check_allocator, visible_state
 
 
 class Leaks(Paged):
@@ -173,6 +182,45 @@ def test_a_checked_run_is_the_unchecked_run(kind: str) -> None:
 def test_a_checked_run_stops_at_the_first_broken_rule(broken: Callable[..., Allocator]) -> None:
     with pytest.raises(ConservationError, match=r"^paged: "):
         run_with(CheckedAllocator(broken(block_size=4)))
+
+
+LINKS: dict[str, Callable[[IntArray, IntArray, int], None]] = {
+    "the free queue differs read backwards": lambda blocks, chains, last: put(
+        blocks, 9, PREVIOUS, 7
+    ),
+    "is in another key's chain": lambda blocks, chains, last: put(blocks, last, KEY, 0),
+    "a broken chain": lambda blocks, chains, last: put(blocks, last, PREVIOUS_SAME, NONE),
+    "a chain ends elsewhere": lambda blocks, chains, last: put(chains, blocks[last, KEY], LAST, 7),
+    "a findable block is in no chain": lambda blocks, chains, last: put(
+        chains, blocks[last, KEY], FIRST, NONE
+    ),
+}
+
+
+def put(cells: IntArray, row: int, column: int, value: int) -> None:
+    assert cells[row, column] != value
+    cells[row, column] = value
+
+
+@pytest.mark.parametrize("sentence", LINKS)
+def test_a_broken_link_between_blocks_of_a_cache_is_found_and_named(sentence: str) -> None:
+    """Two prompts of 8 are alike: the second finds a block of 4, and computes the other again."""
+    memory, sequences, content = Prefix(block_size=4), SequenceTable(), SharedBeginnings()
+    memory.bind(60, sequences, 32)
+    memory.bind_content(content)
+    lengths = [np.array([n], np.int64) for n in (0, 8, 3)]
+    requests = new_requests(lengths[0], lengths[1], lengths[2], Limits(32, lengths[2]))
+    rows = []
+    for count in (8, 4):
+        content.begin(1, 8)
+        rows.append(sequences.open(requests, 0))
+        assert memory.admit(rows[-1], count) == Admission.OK
+    memory.check(np.array(rows))
+    last = memory.block_table(rows[1]).item(1)
+    assert memory._blocks.item(last, PREVIOUS_SAME) == memory.block_table(rows[0]).item(1)
+    LINKS[sentence](memory._blocks, memory._chains, last)
+    with pytest.raises(ConservationError, match=f"^prefix: .*{sentence}"):
+        memory.check(np.array(rows))
 
 
 def test_a_checked_allocator_shows_the_parameters_of_the_one_it_holds() -> None:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from sim.allocators import ALLOCATORS, Allocator
+from sim.allocators.base import BoolArray
+from sim.allocators.paged import Paged
 from sim.allocators.terms import CACHED, FREE
 from sim.batch import NUM_DECODE_SEQS, NUM_SEQS, PREFILL_TOKENS
 from sim.costs.linear import Constant, Linear
@@ -197,6 +199,35 @@ def assert_requests_add_up(run: Run) -> None:
     assert set(run.scheduler.reasons) == ended
     assert all(run.scheduler.reasons.values())
     assert run.scheduler.num_running == run.scheduler.num_waiting == 0
+
+
+class CountsQuestions(Paged):
+    """Counts how often it is asked about all requests of the run."""
+
+    num_questions = 0
+
+    def never_fits(self, requests: IntArray) -> BoolArray:
+        self.num_questions += 1
+        return super().never_fits(requests)
+
+    def never_finishes(self, requests: IntArray) -> BoolArray:
+        self.num_questions += 1
+        return super().never_finishes(requests)
+
+
+@pytest.mark.parametrize("policy", sorted(SCHEDULERS.keys() - {"sglang"}))
+def test_memory_is_not_asked_about_all_requests_for_each_that_is_refused(policy: str) -> None:
+    """Or the time of a run would grow with the square of its requests."""
+    asked = []
+    for num_refused in (1, 30):
+        lengths = [np.full(40, n) for n in (0, 5, 5)]
+        lengths[1][:num_refused] = 70  # more than the pool
+        requests = new_requests(lengths[0], lengths[1], lengths[2], Limits(80, lengths[2]))
+        memory = CountsQuestions(block_size=4)
+        run = simulate(requests, Memory(60, 80), memory, SCHEDULERS[policy](), Constant(1e-6))
+        asked.append((memory.num_questions, len(run.scheduler.reasons)))
+    assert [count for _, count in asked] == [1, 30]
+    assert asked[0][0] == asked[1][0] <= 3
 
 
 @every_pair

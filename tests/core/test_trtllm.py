@@ -1,16 +1,19 @@
 """TensorRT-LLM's capacity policies: what is reserved to completion, who is paused and resumes."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from sim.allocators import Allocator
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
+from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
 from sim.allocators.radix import Radix
 from sim.allocators.vattention import VAttention
 from sim.costs.linear import Constant
-from sim.engine import Memory, Run, simulate
+from sim.engine import Memory, Options, Run, simulate
 from sim.schedulers.trtllm import Policy, TrtLlm
 from sim.sequence import (
     FINISH_NS,
@@ -23,6 +26,8 @@ from sim.sequence import (
     new_requests,
 )
 from sim.testing import SharedBeginnings
+from workloads.content import ContentBuilder, own_prompt
+from workloads.sequences import SequenceContent
 
 US = 1_000
 Rows = list[tuple[int, int, int, int]]  # arrival in µs, prompt, output, max_tokens
@@ -33,10 +38,30 @@ def requests_of(rows: Rows) -> IntArray:
     return new_requests(arrivals * US, prompts, outputs, Limits(1000, longest))
 
 
-def run(rows: Rows, policy: Policy, num_slots: int, memory: Allocator | None = None) -> Run:
-    memory = memory or Paged(block_size=4)
-    scheduler = TrtLlm(policy)
-    return simulate(requests_of(rows), Memory(num_slots, 1000), memory, scheduler, Constant(1e-6))
+def run(
+    rows: Rows,
+    policy: Policy,
+    num_slots: int,
+    memory: Allocator | None = None,
+    content: SequenceContent | None = None,
+) -> Run:
+    return simulate(
+        requests_of(rows),
+        Memory(num_slots, 1000),
+        memory or Paged(block_size=4),
+        TrtLlm(policy),
+        Constant(1e-6),
+        Options(content=content),
+    )
+
+
+def beginnings(rows: Rows, alike: int) -> SequenceContent:
+    """All prompts that are longer begin with the same tokens, alike of them."""
+    builder = ContentBuilder()
+    for request, (_, prompt, _, _) in enumerate(rows):
+        shared = alike if prompt > alike else 0
+        builder.add([(1, 0, shared), (own_prompt(request), 0, prompt - shared)], prompt)
+    return SequenceContent(builder.build())
 
 
 def times_us(done: Run, column: int) -> list[float]:
@@ -95,24 +120,70 @@ def test_paused_requests_resume_in_the_order_in_which_they_came() -> None:
     assert times_us(done, FINISH_NS) == [6, 8, 10]
 
 
-@pytest.mark.parametrize(
-    "memory",
-    [
-        Paged(block_size=4),
-        Prefix(block_size=4),
-        Radix(block_size=4),
-        VAttention(block_size=4),
-        Contiguous("max_tokens"),
-    ],
-    ids=lambda memory: memory.kind,
-)
-def test_a_guarantee_holds_in_an_overloaded_pool(memory: Allocator) -> None:
+MEMORY: dict[str, Callable[[], Allocator]] = {
+    "paged": lambda: Paged(block_size=4),
+    "paged_cow": lambda: PagedCow(block_size=4),
+    "window": lambda: PagedCow(block_size=4, sliding_window=12),
+    "declared prefix": lambda: PagedCow(block_size=4, shared_prefix_tokens=6),
+    "prefix": lambda: Prefix(block_size=4),
+    "radix": lambda: Radix(block_size=4),
+    "vattention": lambda: VAttention(block_size=4),
+    "contiguous": lambda: Contiguous("max_tokens"),
+}
+
+
+@pytest.mark.parametrize("alike", [0, 6])
+@pytest.mark.parametrize("memory", MEMORY)
+def test_a_guarantee_holds_in_an_overloaded_pool(memory: str, alike: int) -> None:
     rng = np.random.default_rng(1)
-    lengths = [(0, int(p), int(o), int(o) + 9) for p, o in rng.integers(1, 30, (60, 2))]
-    done = run(lengths, "guaranteed_no_evict", 200, memory)
+    rows = [(0, int(p), int(o), int(o) + 9) for p, o in rng.integers(1, 30, (60, 2))]
+    for num_slots in (104, 128, 200):
+        done = run(
+            rows, "guaranteed_no_evict", num_slots, MEMORY[memory](), beginnings(rows, alike)
+        )
+        assert done.scheduler.num_preemptions == 0
+        assert (done.requests[:, STATUS] == 1).all()
+        assert done.recorder.num_queued_iterations > 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "refused"),
+    [
+        (PagedCow(block_size=4, watermark=0.0), [1]),
+        (PagedCow(block_size=4, watermark=0.0, shared_prefix_tokens=8), [1, 3]),
+        (PagedCow(block_size=4, watermark=0.0, sliding_window=12), []),
+    ],
+    ids=["neither", "prefix", "window"],
+)
+def test_a_prefix_and_a_window_count_in_what_a_request_may_need(
+    memory: PagedCow, refused: list[int]
+) -> None:
+    """Of ten blocks of 4, one is to spare, and two are the prefix of 8 tokens, if there is one.
+
+    The first may become 36 tokens long: 9 blocks, or 7 beside the prefix. The second may become
+    45: 12 or 10. The third is short, the fourth is only the prefix, which it must compute: 8 blocks
+    for 32 tokens. In a window of 12 tokens nobody takes more than 3.
+    """
+    rows = [(0, 12, 2, 24), (0, 9, 2, 36), (0, 9, 2, 3), (0, 8, 2, 24)]
+    done = run(rows, "guaranteed_no_evict", 40, memory, beginnings(rows, 8))
+    assert sorted(done.scheduler.reasons) == refused
+    assert done.scheduler.num_finished == 4 - len(refused)
+
+
+def test_the_rings_of_a_window_are_reserved_whole_and_no_more() -> None:
+    """Each takes three blocks of 4 at most; with one to spare, three of them fit into ten."""
+    memory = PagedCow(block_size=4, watermark=0.0, sliding_window=12)
+    done = run([(0, 4, 40, 60)] * 4, "guaranteed_no_evict", 40, memory)
+    assert times_us(done, FIRST_SCHEDULED_NS) == [0, 0, 0, 40]
     assert done.scheduler.num_preemptions == 0
-    assert (done.requests[:, STATUS] == 1).all()
-    assert done.recorder.num_queued_iterations > 0
+
+
+def test_where_every_token_asks_for_a_free_block_the_guarantee_keeps_one() -> None:
+    """Two requests of two blocks would fill all four, and the next token would find none free."""
+    memory = PagedCow(block_size=4, watermark=0.0)
+    done = run([(0, 4, 4, 4)] * 2, "guaranteed_no_evict", 16, memory)
+    assert times_us(done, FIRST_SCHEDULED_NS) == [0, 4]
+    assert done.scheduler.num_preemptions == 0
 
 
 def test_a_request_that_may_outgrow_the_pool_is_rejected_with_both_lengths() -> None:
