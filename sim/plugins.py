@@ -135,6 +135,8 @@ def _keys(model: type[Strict]) -> dict[str, Any]:
 def _keys_around(where: KeyPath, model: type[Strict]) -> list[str]:
     """The keys accepted where an unknown one stands; none if that is not a model."""
     for part in where[:-1]:
+        if isinstance(part, int):
+            continue  # an entry of a list, whose model is the list's
         annotation = _keys(model).get(str(part))
         members = [annotation, *get_args(annotation)]
         models = [m for m in members if isinstance(m, type) and issubclass(m, Strict)]

@@ -1,8 +1,9 @@
 """The papers' figures as experiments/claims/figures/*.yaml list them: printed numbers beside ours.
 
 A file is {name, title, notes, panels: [{title, unit, bars | curves, …}]}. bars maps labels to a
-claim, or to [claim, part of its value]; curves are lines of an experiment's summary: which rows,
-and what over what.
+claim, or to [claim, part of its value]; curves are lines of an experiment's summary, or of that
+which a line names by `from`: which rows, and what over what. Or it is {name, title, experiment},
+where an experiment draws the figure itself.
 """
 
 from __future__ import annotations
@@ -12,23 +13,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from pydantic import Field
 
 from sim import figures
 from sim.claims.expressions import MeasureError, pick
 from sim.claims.judge import expected_leaves
 from sim.claims.record import Judged
+from sim.claims.statement import FROM
+from sim.experiment import load_experiment
 from sim.figures.claims import Bar, Curve, Panel, draw_claims
 from sim.plugins import Strict, guess, validate
+from sim.report import run_and_write
 from sim.results import read_table
+from sim.runner import RunOptions
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 
 
 class _Curves(Strict):
     """lines maps labels to the columns that pick their rows; marks labels to places on x."""
 
-    results: str
+    results: str = ""
     x: str
     y: str
     lines: dict[str, dict[str, Any]]
@@ -49,7 +53,8 @@ class _Panel(Strict):
 class _Figure(Strict):
     name: str
     title: str
-    panels: list[_Panel]
+    experiment: str | None = None
+    panels: list[_Panel] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
 
 
@@ -61,10 +66,16 @@ def draw_all(
     Raises ConfigError if a file is not what it must be, ResultsError if out cannot be written.
     """
     by_id = {one.claim.id: one for one in judged}
-    specs = [_read(file, by_id) for file in sorted(folder.glob("*.yaml"))]
+    specs = [(file, _read(file, by_id)) for file in sorted(folder.glob("*.yaml"))]
     paths: list[Path] = []
     problems: list[str] = []
-    for spec in specs:
+    for file, spec in specs:
+        if spec.experiment is not None:
+            experiment = load_experiment(file.parent / spec.experiment)
+            drawn = run_and_write(experiment, results / experiment.name, RunOptions())
+            paths += [path for path in drawn.files if path.suffix != ".csv"]
+            problems += drawn.problems
+            continue
         try:
             panels = [_panel(panel, by_id, results) for panel in spec.panels]
         except MeasureError as error:
@@ -121,15 +132,15 @@ def _bar(label: str, named: str | list[str], by_id: Mapping[str, Judged]) -> Bar
 
 
 def _curves(spec: _Curves, results: Path) -> list[Curve]:
-    path = results / spec.results / "summary.csv"
+    return [_curve(label, where, spec, results) for label, where in spec.lines.items()]
+
+
+def _curve(label: str, where: Mapping[str, Any], spec: _Curves, results: Path) -> Curve:
+    """A line over the seeds' means. Raises MeasureError."""
+    path = results / where.get(FROM, spec.results) / "summary.csv"
     if not path.exists():
-        raise MeasureError(f"{path}: is missing; run kvsim claims first")
-    table = read_table(path)
-    return [_curve(label, where, spec, table) for label, where in spec.lines.items()]
-
-
-def _curve(label: str, where: Mapping[str, Any], spec: _Curves, table: pd.DataFrame) -> Curve:
-    rows = pick(table, where)
+        raise MeasureError(f"{path}: is missing; kvsim claims makes it")
+    rows = pick(read_table(path), {key: value for key, value in where.items() if key != FROM})
     for column in (spec.x, spec.y):
         if column not in rows:
             raise MeasureError(f"unknown column {column!r}{guess(column, list(map(str, rows)))}")
