@@ -144,6 +144,7 @@ def _tables(
     decode = _attention(points, "decode", paging["decode"])
     decode = decode.rename(columns={"max_kv": "kv_len"})
     is_kept = (decode["section"] == "off_grid").to_numpy()
+    decode_family = replace(by_family["decode"], facts=_cold_facts)
     prefill = _attention(points, "prefill", paging["prefill"])
     prefill["prompt_len"] = prefill["q_tokens"] // prefill["batch"].clip(lower=1)
     prefill_family = replace(by_family["prefill"], predict=_predict_prefill)
@@ -154,7 +155,7 @@ def _tables(
     )
     kept = np.where(is_kept, "off grid", FITTED).astype(object)
     return [
-        (by_family["decode"], Table("decode_attention", decode, kept, digest)),
+        (decode_family, Table("decode_attention", decode, kept, digest)),
         (prefill_family, _kept(prefill, "prefill_attention", digest)),
         (by_family["linear"], _kept(linear, "gemm", digest)),
         (small_family, Table("points", small, np.full(len(small), FITTED, object), digest)),
@@ -166,6 +167,11 @@ _OURS = ("decode_attention", "prefill_attention", "gemm")
 
 def _every(rows: pd.DataFrame) -> Bools:
     return np.ones(len(rows), np.bool_)
+
+
+def _cold_facts(rows: pd.DataFrame) -> dict[str, object]:
+    own = next(family for family in FAMILIES if family.table == "decode_attention").facts(rows)
+    return {**own, "page": 0, "l2": "cold"}
 
 
 def _no_facts(rows: pd.DataFrame) -> dict[str, object]:

@@ -70,7 +70,7 @@ def default_decode(profile: Profile) -> Variant:
         if name.split()[0] == profile.defaults["kernel"]
     ]
     shown = [v for v in own if v.facts.get("head_dim") == 128 and v.facts.get("kv_dtype") == "bf16"]
-    return (shown or own)[0]
+    return min(shown or own, key=lambda v: v.misses_group(SHOWN.heads / SHOWN.kv_heads))
 
 
 def decode_points(profile: Profile, tables: Path) -> Points | None:

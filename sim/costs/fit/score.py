@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sim.costs.fit.calibrations import is_calibration, score_off_grid
 from sim.costs.fit.families import FAMILIES, Family, sizes_of
 from sim.costs.fit.fitting import percent
+from sim.costs.fit.launches import kernel_of
 from sim.costs.fit.recipes import RECIPES
 from sim.costs.fit.tables import FITTED, Table, read_table
 from sim.costs.forms import Floats
@@ -91,11 +92,12 @@ def _kernel_cells(family: Family, kernel: tuple[str, Profile], table: Table) -> 
     variant = profile.kernels.get(family.family, profile.kernels["decode"])[name]
     us = table.rows[family.time].to_numpy(np.float64)
     errors = family.predict(variant, table.rows) / us - 1
-    label = f"{family.family} {name}"
-    cells: Cells = [("", errors), (label, errors)]
+    labels = dict.fromkeys((f"{family.family} {kernel_of(name)}", f"{family.family} {name}"))
+    cells: Cells = [("", errors), *((label, errors) for label in labels)]
     if variant.grids and family.family in profile.kernels:
         plain = family.predict(replace(variant, grids=()), table.rows) / us - 1
-        cells += [("closed form alone", plain), (f"closed form alone, {label}", plain)]
+        cells.append(("closed form alone", plain))
+        cells += [(f"closed form alone, {label}", plain) for label in labels]
     for kind in sorted({str(kind) for kind in table.kept}):
         cells.append((kind, errors[table.kept == kind]))
     if family.table == "ragged_decode":
