@@ -85,8 +85,8 @@ def move_us(form: Parameters, mega: Floats, as_measured: bool) -> Floats:
     inside = _below(mega, form.get("small_lo_mb", 0.0), form.get("small_hi_mb", 1.0))
     saved = form.get("l2_saved", 0.0) if as_measured else 0.0
     inside_l2 = _below(mega, form.get("l2_lo_mb", 0.0), form.get("l2_hi_mb", 1.0))
-    rate = form["us_per_mb"] * (1 + (factor - 1) * inside) * (1 - saved * inside_l2)
-    return np.asarray(mega * rate)
+    us = mega * form["us_per_mb"] * (1 + (factor - 1) * inside)
+    return np.asarray(us * (1 - saved * inside_l2))
 
 
 def _below(mega: Floats, low: float, high: float) -> Floats:

@@ -20,9 +20,9 @@ class Variant:
     """A kernel as fitted: parameters of its form, corrections, what it was measured with.
 
     valid: the sizes that were seen. errors: the mean absolute percentage error by kind of row.
-    facts: kv_dtype, head_dim and page (block size in tokens, 0 for contiguous), where known; groups,
-    the query heads a KV head (first, last) that the engine launches this kernel for; packs_heads,
-    False where each query head reads keys and values for itself.
+    facts: kv_dtype, head_dim and page (block size in tokens, 0 for contiguous), where known;
+    groups, the query heads a KV head (first, last) that the engine launches this kernel for;
+    packs_heads, False where each query head reads keys and values for itself.
     """
 
     name: str

@@ -92,7 +92,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, str]:
         content = path.read_bytes()
         points = pd.read_csv(path, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
-        raise TableError(f"{folder}: cannot be read: {error}") from None
+        said = " ".join(str(error).split())
+        raise TableError(f"{folder}: cannot be read: {said}") from None
     if document.get("schema") != SCHEMA:
         path, schema = folder / "calibration.json", document.get("schema")
         raise TableError(f"{path}: schema is {schema!r}; accepted: {SCHEMA}")
@@ -244,13 +245,20 @@ def _constants(points: pd.DataFrame, ceilings: dict[str, Any]) -> dict[str, dict
     return constants
 
 
-def score_off_grid(profile: Profile, folder: Path) -> dict[str, Any]:
-    """The errors of a calibrated profile on the rows made for validation, paged ones as paged."""
-    _, points, _ = _read(folder)
+def decode_rows(profile: Profile, folder: Path) -> Table:
+    """The decode rows that a calibrated profile was fitted to or is scored on, as contiguous."""
+    _, points, digest = _read(folder)
     rows = _attention(points, "decode", profile.paging["decode"]).rename(
         columns={"max_kv": "kv_len"}
     )
-    rows = rows[rows["section"] == "off_grid"].reset_index(drop=True)
+    kept = np.where((rows["section"] == "off_grid").to_numpy(), "off grid", FITTED)
+    return Table("decode_attention", rows, kept.astype(object), digest)
+
+
+def score_off_grid(profile: Profile, folder: Path) -> dict[str, Any]:
+    """The errors of a calibrated profile on the rows made for validation, paged ones as paged."""
+    table = decode_rows(profile, folder)
+    rows = table.where(table.kept != FITTED).rows
     family = next(family for family in FAMILIES if family.table == "decode_attention")
     names = family.names(rows).to_numpy()
     errors = np.zeros(len(rows))

@@ -27,12 +27,12 @@ _RANGES = {
 }
 
 MIN_ROWS = 20  # with fewer a kernel is left out
-MANY_ROWS = 150  # with fewer the decode form goes without the parameters in _OPTIONAL
+MANY_ROWS = 150  # with fewer the decode form goes without some parameters
 
 TILE_ROWS = 64  # query rows of a decode tile in FA2 and FA3
 
 _DECODE = {
-    "a_us": Bounds(8, 4, 30),  # not below what a graph's launch takes of it
+    "a_us": Bounds(8, 4, 30),  # not below what a launch of a graph takes of it
     "us_per_wave": Bounds(3, 0.1, 20),
     "wave_power": Bounds(0.95, 0.5, 1),
     "us_per_mb": Bounds(0.3, 0.1, 2),
@@ -47,8 +47,9 @@ _DECODE = {
     "l2_hi_mb": Bounds(60, 36, 150),
     "p": Bounds(1.4, 0.8, 8),
 }
-_L2 = {"l2_saved": 0.0, "l2_lo_mb": 25.0, "l2_hi_mb": 60.0}
-_OPTIONAL = {"wave_power": 1.0, "us_per_tile_mb": 0.0, **_L2}
+_L2 = frozenset({"l2_saved", "l2_lo_mb", "l2_hi_mb"})
+_FOR_MANY = frozenset({"wave_power", "us_per_tile_mb", *_L2})
+_FOR_FEW = {"a_us": Bounds(8, 1, 30)}
 _PREFILL = {
     "a_us": Bounds(9, 1, 30),
     "us_per_mflop": Bounds(0.002, 0.0005, 0.05),
@@ -110,15 +111,17 @@ FEW_HEADS = 8  # configurations of heads, or shapes of linears, below which tabl
 def bounds_for(variant: Variant, family: str, sms: int, num_rows: int) -> dict[str, Bounds]:
     """Where the parameters of a form lie; what a kernel's code or the GPU fixes is fixed.
 
-    So is what few rows cannot tell, and what L2 gave, of a kernel for which L2 was cleared.
+    Without those that few rows cannot tell, and what L2 gave if it was cleared.
     """
     bounds = dict(_BOUNDS[family])
     fixed: dict[str, float] = {}
     if family == "decode":
         launch = launched(variant.name)
         fixed["tile_rows"] = float(launch.tile_rows if launch else TILE_ROWS)
-        fixed |= _L2 if variant.facts.get("l2") == "cold" else {}
-        fixed |= _OPTIONAL if num_rows < MANY_ROWS else {}
+        is_few, is_cold = num_rows < MANY_ROWS, variant.facts.get("l2") == "cold"
+        left_out = _FOR_MANY if is_few else _L2 if is_cold else frozenset()
+        bounds = {key: bound for key, bound in bounds.items() if key not in left_out}
+        bounds |= _FOR_FEW if is_few else {}
     if family in {"decode", "prefill", "mixed"}:
         fixed["sms"] = float(sms)
     return bounds | {key: Bounds(value, value, value) for key, value in fixed.items()}

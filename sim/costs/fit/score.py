@@ -38,14 +38,22 @@ def score(folder: Path) -> Scores:
         own: dict[str, dict[str, Any]] = {}
         if name in RECIPES:
             own = score_profile(load_profile(name), folder)
-        elif load_profile(name).kind == "measured":
-            checkout = CALIBRATIONS / name.removesuffix("-kvsim")
-            points = folder if is_calibration(folder) else checkout
-            if is_calibration(points):
-                own = {"points": score_off_grid(load_profile(name), points)}
+        points = calibration_of(load_profile(name), folder)
+        if points is not None:
+            own = {"points": score_off_grid(load_profile(name), points)}
         if own:
             found[name] = own
     return found
+
+
+def calibration_of(profile: Profile, folder: Path) -> Path | None:
+    """Where the points of a profile of our own measurements are: in folder, or in a checkout."""
+    if profile.kind != "measured":
+        return None
+    for found in (folder, CALIBRATIONS / profile.name.removesuffix("-kvsim")):
+        if is_calibration(found):
+            return found
+    return None
 
 
 def score_profile(profile: Profile, folder: Path) -> dict[str, dict[str, Any]]:
