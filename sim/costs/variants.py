@@ -42,7 +42,7 @@ class Variant:
     def misses_group(self, group: float) -> float:
         """How far so many query heads a KV head are from those that the kernel is launched for."""
         first, last = self.facts.get("groups", (group, group))
-        return max(first - group, group - last, 0.0)
+        return float(max(first - group, group - last, 0.0))
 
     def to_data(self) -> dict[str, Any]:
         """Plain data, as a profile keeps it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,5 +64,5 @@ def _bad_heads(rows: pd.DataFrame) -> str | None:
     return f"line {at + FIRST_LINE}: {shown}; accepted: the same number of heads for each KV head"
 
 
-def _shown(value: object) -> str:
+def _shown(value: Any) -> str:
     return "empty" if pd.isna(value) else repr(value.item() if hasattr(value, "item") else value)

@@ -24,8 +24,8 @@ from sim.figures import style
 SHOWN = Heads(32, 8, 128)  # Llama-3-8B's, which most tables have
 BATCHES = (1, 8, 64, 256)
 LOOP = (
-    "Curves are calls in a loop, as measured: above the memory's peak KV comes from L2. A step that "
-    "is simulated never reads faster than the peak."
+    "Curves are calls in a loop, as measured: above the memory's peak KV comes from L2. "
+    "A simulated step never reads faster than the peak."
 )
 Points = tuple[Variant, Table, Family]
 

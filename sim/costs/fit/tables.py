@@ -85,8 +85,7 @@ def read_table(folder: Path, name: str) -> Table | None:
     """Read a table; None if the folder has no such file. Raises TableError.
 
     Cells that are read are checked (sim.costs.fit.checking). A column `holdout` replaces the rule:
-    rows where it says anything but 0, no, false, train or
-    nothing are kept out, and it names how.
+    rows where it says anything but 0, no, false, train or nothing are kept out, and it names how.
     """
     path = find_table(folder, name)
     if path is None:
