@@ -1,9 +1,15 @@
 """The closed forms that the times of GPU kernels follow, in microseconds; vectorised.
 
-Decode attention, one query a sequence, W tiles on each SM, B MB of keys and values:
+Decode attention, one query a sequence, W tiles on each SM, Q million query values, B MB of keys and
+values, T MB of them in one tile:
 
-    t = a + ((c W)^p + M^p)^(1/p) + s [W < 0.8 and more than 128 keys] + e x 1e6 query values
+    t = a + ((c W^w)^p + M^p + (g T)^p)^(1/p) + s [W < 0.8 and more than 128 keys] + e Q
     M = B x (rate of large calls, or on the way to it from small_lo_mb to small_hi_mb)
+
+A wave of tiles starts before the one before it has ended: w is at most 1. The keys of a tile are
+split among a limited number of SMs, if at all: g is the time of an MB of them, which a call of few
+tiles waits for. In a table of calls in a loop, M is less by l2_saved below l2_lo_mb, falling to 0
+at l2_hi_mb: what L2 still held of the call before.
 
 Prefill attention: chunks with earlier context, F MFLOP of which `lost_keys` of every query are
 tile edges, `blocks` of 128 keys that the longest tile passes one after another:
@@ -69,16 +75,23 @@ def p_norm(left: Floats, right: Floats, p: float) -> Floats:
 def move_us(form: Parameters, mega: Floats, as_measured: bool) -> Floats:
     """Microseconds to read so many MB of keys and values.
 
-    Calls below small_hi_mb have a rate of their own. Where that is the better one it is what L2
-    still held of the call before: a step, whose weights pass through L2, does not have it, a call
-    in a loop does (as_measured).
+    Calls below small_hi_mb have a rate of their own. Where that is the better one, and below
+    l2_hi_mb, it is what L2 still held of the call before: a step, whose weights pass through L2,
+    does not have it, a call in a loop does (as_measured).
     """
     factor = form.get("small_factor", 1.0)
     if factor < 1 and not as_measured:
         factor = 1.0
-    low, high = form.get("small_lo_mb", 0.0), form.get("small_hi_mb", 1.0)
-    inside = np.clip((high - mega) / (high - low), 0, 1)
-    return np.asarray(mega * form["us_per_mb"] * (1 + (factor - 1) * inside))
+    inside = _below(mega, form.get("small_lo_mb", 0.0), form.get("small_hi_mb", 1.0))
+    saved = form.get("l2_saved", 0.0) if as_measured else 0.0
+    inside_l2 = _below(mega, form.get("l2_lo_mb", 0.0), form.get("l2_hi_mb", 1.0))
+    us = mega * form["us_per_mb"] * (1 + (factor - 1) * inside)
+    return np.asarray(us * (1 - saved * inside_l2))
+
+
+def _below(mega: Floats, low: float, high: float) -> Floats:
+    """1 below low, 0 above high, a straight line between them."""
+    return np.asarray(np.clip((high - mega) / (high - low), 0, 1))
 
 
 def decode_us(
@@ -86,11 +99,12 @@ def decode_us(
 ) -> Floats:
     """Decode attention of a layer: batch sequences of kv_len keys, the new one included."""
     tiles = batch * heads.tiles(form["tile_rows"]) / form["sms"]
-    waves = np.ceil(np.maximum(1.0, tiles))
+    waves = np.ceil(np.maximum(1.0, tiles)) ** form.get("wave_power", 1.0)
     moved = move_us(form, batch * kv_len * heads.token_bytes / 1e6, as_measured)
     split = form["split_us"] * ((tiles < SPLIT_BELOW_WAVES) & (kv_len > SPLIT_ABOVE_KEYS))
     queries = form["us_per_mq"] * batch * heads.heads * heads.head_dim / 1e6
-    work = p_norm(form["us_per_wave"] * waves, moved, form["p"])
+    tile = form.get("us_per_tile_mb", 0.0) * kv_len * heads.token_bytes / heads.kv_heads / 1e6
+    work = p_norm(p_norm(form["us_per_wave"] * waves, moved, form["p"]), tile, form["p"])
     return np.asarray(form["a_us"] + work + split + queries)
 
 

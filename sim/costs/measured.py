@@ -264,7 +264,7 @@ def _attention(
     wanted: tuple[str, ModelShape],
     warnings: list[str],
 ) -> Variant:
-    """The kernel of an engine that is nearest in KV type, then in head_dim."""
+    """The kernel of an engine that is nearest in KV type, then in head_dim, then in its groups."""
     dtype, shape = wanted
     kernels = profile.kernels[family]
     own = [v for name, v in kernels.items() if name.split()[0] == engine] or list(kernels.values())
@@ -273,6 +273,7 @@ def _attention(
         key=lambda v: (
             v.facts.get("kv_dtype", "bf16") != dtype,
             abs(int(v.facts.get("head_dim", 128)) - shape.head_dim),
+            v.misses_group(shape.heads / shape.kv_heads),
         ),
     )
     for name, value in (

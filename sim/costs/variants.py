@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ class Variant:
     """A kernel as fitted: parameters of its form, corrections, what it was measured with.
 
     valid: the sizes that were seen. errors: the mean absolute percentage error by kind of row.
-    facts: kv_dtype, head_dim and page (block size in tokens, 0 for contiguous), where known.
+    facts: kv_dtype, head_dim and page (block size in tokens, 0 for contiguous), where known;
+    groups, the query heads a KV head (first, last) that the engine launches this kernel for;
+    packs_heads, False where each query head reads keys and values for itself.
     """
 
     name: str
@@ -36,6 +38,11 @@ class Variant:
         for grid in self.grids:
             factor = factor * grid.factor([sizes[axis.name] for axis in grid.axes])
         return np.asarray(factor)
+
+    def misses_group(self, group: float) -> float:
+        """How far so many query heads a KV head are from those that the kernel is launched for."""
+        first, last = self.facts.get("groups", (group, group))
+        return float(max(first - group, group - last, 0.0))
 
     def to_data(self) -> dict[str, Any]:
         """Plain data, as a profile keeps it."""
@@ -71,13 +78,16 @@ def decode_us(
     variant: Variant, heads: Heads, batch: Floats, kv_len: Floats, as_measured: bool = False
 ) -> Floats:
     """Decode attention of a layer; as_measured: as in the table it was fitted to."""
-    form = forms.decode_us(variant.form, heads, batch, kv_len, as_measured)
+    packs = variant.facts.get("packs_heads", True)
+    own = heads if packs else replace(heads, kv_heads=heads.heads)
+    form = forms.decode_us(variant.form, own, batch, kv_len, as_measured)
     sizes = {
         "batch": batch,
         "kv_len": kv_len,
         "kv_heads": np.asarray(float(heads.kv_heads)),
         "group": np.asarray(heads.heads / heads.kv_heads),
         "tiles": batch * heads.kv_heads,
+        "query_heads": batch * heads.heads,
     }
     return np.asarray(form * variant.correction(sizes))
 

@@ -11,8 +11,9 @@ from synthetic_calibration import PAGE_FACTOR, write_calibration
 
 from command import SHARED
 from sim.costs.fit import command
+from sim.costs.fit.build import build_profile
 from sim.costs.fit.calibrations import build_calibrated, score_off_grid
-from sim.costs.fit.families import FAMILIES
+from sim.costs.fit.families import FAMILIES, sizes_of
 from sim.costs.fit.fitting import fit_variants
 from sim.costs.fit.rows import is_below_peak
 from sim.costs.fit.score import score
@@ -174,7 +175,8 @@ def test_the_shipped_profiles_keep_the_bars_on_rows_kept_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FA3 decode within 6.5 % without and 4.5 % with corrections, its prompts within 8.5 %, 16-bit
-    linears within 7 %; A100 and TensorRT-LLM better than the published fits. head_dim is 128.
+    linears within 7 %; A100 and TensorRT-LLM better than the published fits. head_dim is 128, of
+    the closed form any.
     """
     monkeypatch.setenv("KVSIM_CALIBRATION_DIR", str(SHARED / "calibration"))
     assert command.main(["--score", "--json"]) == 0
@@ -187,6 +189,9 @@ def test_the_shipped_profiles_keep_the_bars_on_rows_kept_out(
             assert decode[f"decode {kernel}"]["mape"] <= 4.5
             prompts = scores[name]["prefill_attention"]["by_kind"][f"prefill {kernel}"]
             assert prompts["mape"] <= 8.5
+        for label, cell in decode.items():
+            if label.startswith("closed form alone, decode") and "fa3 bf16" in label:
+                assert cell["mape"] <= 6.5, label
         assert scores[name]["gemm"]["by_kind"]["linear vllm bf16"]["mape"] <= 7.0
     tables = {"decode": "decode_attention", "prefill": "prefill_attention"}
     compared = 0
@@ -201,6 +206,9 @@ def test_the_shipped_profiles_keep_the_bars_on_rows_kept_out(
                     f"{family} {engine} {kernel} {dtype} hd128"
                 ]
                 assert cell["mape"] < fit["all"]["mape"], (profile, label)
+                if engine == "trtllm" and family == "decode":  # also its fits of single shapes
+                    best = min(fit["per_config"][how]["mape"] for how in fit["per_config"])
+                    assert cell["mape"] < best, (profile, label)
                 compared += 1
     assert compared == 10
     linears = scores["a100-80"]["gemm"]["by_kind"]["n, k >= 1024"]
@@ -263,7 +271,7 @@ def test_what_is_wrong_with_the_input_is_one_sentence_and_exit_code_2(
         "unknown profile 'h10', did you mean h100; accepted: h200, h100, a100-80, rtx-4090, "
         "rtx-pro-6000, a100-40-2023, or a calibration folder",
         f"{tmp_path}: has no decode_attention.csv or decode_attention.csv.gz",
-        f"{tmp_path / 'gemm.csv'}: has no column m; needed are m, n, k, gpu, us",
+        f"{tmp_path / 'gemm.csv'}: has no column m; needed are m, n, k, gpu, engine, dtype, us",
     ]
     (tmp_path / "points.csv").write_text("ok,us\n")
     with pytest.raises(TableError, match="cannot be read"):
@@ -276,3 +284,109 @@ def test_a_variant_survives_being_written_down() -> None:
     assert again.form == {"a_us": 1.23457}
     assert again.valid == {"m": (1, 8)}
     assert again.facts == {"width": 1}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("us", float("nan"), "us is empty; accepted: microseconds, above 0 and below 1e9"),
+        ("us", -3.0, "us is -3.0; accepted: microseconds, above 0 and below 1e9"),
+        ("us", "fast", "us is 'fast'; accepted: microseconds, above 0 and below 1e9"),
+        ("kv_len", 1.5, "kv_len is 1.5; accepted: a whole number of at least 1, below 1e9"),
+        ("batch", 0, "batch is 0; accepted: a whole number of at least 1, below 1e9"),
+        ("kv_dtype", "int4", "kv_dtype is 'int4'; accepted: bf16, fp8"),
+        ("kernel", None, "kernel is empty; accepted: a name"),
+        (
+            "heads",
+            33,
+            "33 heads and 8 kv_heads; accepted: the same number of heads for each KV head",
+        ),
+    ],
+)
+def test_a_bad_cell_is_named_by_its_line_and_nothing_is_written(
+    column: str, value: object, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = decode_rows(DECODE_FORM).query("heads == 32 and kv_heads == 8").assign(gpu="H100")
+    rows[column] = rows[column].astype(object)
+    rows.iloc[5, rows.columns.get_loc(column)] = value
+    path = tmp_path / "decode_attention.csv"
+    rows.to_csv(path, index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KVSIM_CALIBRATION_DIR", str(tmp_path))
+        assert command.main(["h100", "--out", str(tmp_path / "out")]) == 2
+        assert command.main(["--score", "--json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [f"{path}, line 7: {said}"] * 2
+    assert not captured.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_without_rows_to_fit_to_says_so(tmp_path: Path) -> None:
+    rows = decode_rows(DECODE_FORM).assign(gpu="RTX 4090", n_decode=1, prefill_chunk=0)
+    rows = rows.assign(kv_prefill=0, kv_decode=rows["kv_len"], holdout="later")
+    rows.to_csv(tmp_path / "mixed_batch_attention.csv", index=False)
+    sizes = {"n_long": 1, "kv_short": 1, "kv_long": 1, "us_skewed": 1.0, "us_uniform_mean": 1.0}
+    rows.assign(**sizes).to_csv(tmp_path / "ragged_decode.csv", index=False)
+    layers = {"model": "Llama-3.1-8B", "tp": 1, "layer": "qkv_proj", "tokens": rows["batch"]}
+    rows.assign(**layers).to_csv(tmp_path / "layer_times.csv", index=False)
+    said = "too few rows of RTX 4090 to fit decode of vllm to: at least 20 that are not kept out"
+    with pytest.raises(TableError, match=said):
+        build_profile("rtx-4090", tmp_path, lambda line: None)
+
+
+def test_the_order_of_columns_and_rows_does_not_matter(tmp_path: Path) -> None:
+    rows = decode_rows(DECODE_FORM, noise=0.02)
+    rows.to_csv(tmp_path / "decode_attention.csv", index=False)
+    table = read_table(tmp_path, "decode_attention")
+    rows[rows.columns[::-1]].to_csv(tmp_path / "decode_attention.csv", index=False)
+    turned = read_table(tmp_path, "decode_attention")
+    assert table is not None
+    assert turned is not None
+    assert table.kept.tolist() == turned.kept.tolist()
+    assert sizes_of(FAMILIES[0], table.rows).keys() == sizes_of(FAMILIES[0], turned.rows).keys()
+
+
+def test_a_kernel_that_is_launched_for_other_groups_is_fitted_apart() -> None:
+    """TensorRT-LLM from 33 query heads a KV head on: each reads the keys for itself."""
+    rows = decode_rows(DECODE_FORM).assign(engine="trtllm", kernel="trtllm_fmha")
+    many = rows.query("heads == 32 and kv_heads == 8").assign(heads=64, kv_heads=1)
+    form = {**DECODE_FORM, "tile_rows": 1.0}
+    sizes = zip(many["batch"], many["kv_len"], strict=True)
+    many["us"] = [
+        float(decode_us(form, Heads(64, 64, 128), np.float64(b), np.float64(n))) for b, n in sizes
+    ]
+    table = as_table(pd.concat([rows, many], ignore_index=True))
+    found = fit_variants(FAMILIES[0], table, 132)
+    apart = found["trtllm trtllm_fmha bf16 hd128 group 33+"]
+    assert apart.facts["packs_heads"] is False
+    assert apart.errors["random"]["mape"] < 3
+    assert {name.partition("group ")[2] for name in found} == {"2-16", "33+"}
+    assert [v.misses_group(64) for v in found.values()].count(0.0) == 1
+
+
+def test_a_model_gets_the_kernel_that_its_groups_launch() -> None:
+    for heads, kv_heads, suffix in (
+        (32, 32, "1"),
+        (32, 8, "2-16"),
+        (64, 2, "17-32"),
+        (64, 1, "33+"),
+    ):
+        shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": 128}
+        shape["kv_bytes_per_token"] = 4 * 32 * kv_heads * 128
+        model = measured(profile="h100", kernel="trtllm", **shape)
+        assert model.chosen.decode.name == f"trtllm trtllm_fmha bf16 hd128 group {suffix}"
+
+
+def test_the_bytes_of_one_tile_and_warm_l2_are_in_the_closed_form() -> None:
+    one, many = Heads(4, 1, 128), Heads(128, 32, 128)
+    form = {**DECODE_FORM, "us_per_tile_mb": 1.0}
+    slow, plain = (decode_us(f, one, np.float64(1), np.float64(2**17)) for f in (form, DECODE_FORM))
+    assert slow > 3 * plain
+    slow, plain = (
+        decode_us(f, many, np.float64(64), np.float64(2**12)) for f in (form, DECODE_FORM)
+    )
+    assert slow == pytest.approx(plain, rel=0.01)
+    warm = {**DECODE_FORM, "l2_saved": 0.5, "l2_lo_mb": 30.0, "l2_hi_mb": 60.0}
+    at = (many, np.float64(8), np.float64(128))
+    assert decode_us(warm, *at, as_measured=True) < decode_us(DECODE_FORM, *at, as_measured=True)
+    assert decode_us(warm, *at) == decode_us(DECODE_FORM, *at)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.costs.fit.families import FAMILIES
-from sim.costs.fit.fitting import fit_variants
+from sim.costs.fit.fitting import MIN_ROWS, fit_variants
 from sim.costs.fit.recipes import (
     PAPER_SOURCE,
     RECIPES,
@@ -40,7 +40,12 @@ def build_profile(name: str, folder: Path, say: Callable[[str], None]) -> Profil
                 for variant in found.values():
                     say(f"{name}: {family.family} {variant.name}: {variant.errors}")
                 kernels.setdefault(family.family, {}).update(found)
-    kernels.setdefault("prefill", {})
+    for needed in ("decode", "prefill", "linear"):
+        if not any(kernel.split()[0] == recipe.kernel for kernel in kernels.get(needed, ())):
+            raise TableError(
+                f"{folder}: too few rows of {recipe.gpu} to fit {needed} of {recipe.kernel} to: "
+                f"at least {MIN_ROWS} that are not kept out are needed"
+            )
     return Profile(
         name=name,
         gpu=recipe.gpu,

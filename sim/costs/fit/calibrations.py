@@ -92,7 +92,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, str]:
         content = path.read_bytes()
         points = pd.read_csv(path, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
-        raise TableError(f"{folder}: cannot be read: {error}") from None
+        said = " ".join(str(error).split())
+        raise TableError(f"{folder}: cannot be read: {said}") from None
     if document.get("schema") != SCHEMA:
         path, schema = folder / "calibration.json", document.get("schema")
         raise TableError(f"{path}: schema is {schema!r}; accepted: {SCHEMA}")
@@ -144,6 +145,7 @@ def _tables(
     decode = _attention(points, "decode", paging["decode"])
     decode = decode.rename(columns={"max_kv": "kv_len"})
     is_kept = (decode["section"] == "off_grid").to_numpy()
+    decode_family = replace(by_family["decode"], facts=_cold_facts)
     prefill = _attention(points, "prefill", paging["prefill"])
     prefill["prompt_len"] = prefill["q_tokens"] // prefill["batch"].clip(lower=1)
     prefill_family = replace(by_family["prefill"], predict=_predict_prefill)
@@ -154,7 +156,7 @@ def _tables(
     )
     kept = np.where(is_kept, "off grid", FITTED).astype(object)
     return [
-        (by_family["decode"], Table("decode_attention", decode, kept, digest)),
+        (decode_family, Table("decode_attention", decode, kept, digest)),
         (prefill_family, _kept(prefill, "prefill_attention", digest)),
         (by_family["linear"], _kept(linear, "gemm", digest)),
         (small_family, Table("points", small, np.full(len(small), FITTED, object), digest)),
@@ -166,6 +168,11 @@ _OURS = ("decode_attention", "prefill_attention", "gemm")
 
 def _every(rows: pd.DataFrame) -> Bools:
     return np.ones(len(rows), np.bool_)
+
+
+def _cold_facts(rows: pd.DataFrame) -> dict[str, object]:
+    own = next(family for family in FAMILIES if family.table == "decode_attention").facts(rows)
+    return {**own, "page": 0, "l2": "cold"}
 
 
 def _no_facts(rows: pd.DataFrame) -> dict[str, object]:
@@ -238,13 +245,20 @@ def _constants(points: pd.DataFrame, ceilings: dict[str, Any]) -> dict[str, dict
     return constants
 
 
-def score_off_grid(profile: Profile, folder: Path) -> dict[str, Any]:
-    """The errors of a calibrated profile on the rows made for validation, paged ones as paged."""
-    _, points, _ = _read(folder)
+def decode_rows(profile: Profile, folder: Path) -> Table:
+    """The decode rows that a calibrated profile was fitted to or is scored on, as contiguous."""
+    _, points, digest = _read(folder)
     rows = _attention(points, "decode", profile.paging["decode"]).rename(
         columns={"max_kv": "kv_len"}
     )
-    rows = rows[rows["section"] == "off_grid"].reset_index(drop=True)
+    kept = np.where((rows["section"] == "off_grid").to_numpy(), "off grid", FITTED)
+    return Table("decode_attention", rows, kept.astype(object), digest)
+
+
+def score_off_grid(profile: Profile, folder: Path) -> dict[str, Any]:
+    """The errors of a calibrated profile on the rows made for validation, paged ones as paged."""
+    table = decode_rows(profile, folder)
+    rows = table.where(table.kept != FITTED).rows
     family = next(family for family in FAMILIES if family.table == "decode_attention")
     names = family.names(rows).to_numpy()
     errors = np.zeros(len(rows))

@@ -23,7 +23,7 @@ from typing import Any
 
 from sim.costs.fit.recipes import RECIPES
 from sim.costs.fit.tables import TableError
-from sim.costs.profile import FOLDER, ProfileError, load_profile, write_profile
+from sim.costs.profile import FOLDER, Profile, ProfileError, load_profile, write_profile
 from sim.plugins import guess
 
 PAPER = "a100-40-2023"
@@ -68,7 +68,7 @@ def tables_folder() -> Path:
         raise TableError("KVSIM_CALIBRATION_DIR is not set, nor is KVSIM_SHARED: no tables to read")
     folder = Path(own) if own else Path(str(shared)) / "calibration"
     if not folder.is_dir():
-        raise TableError(f"{folder}: no such folder")
+        raise TableError(f"{folder}: {'is no folder' if folder.exists() else 'no such folder'}")
     return folder
 
 
@@ -77,20 +77,30 @@ def _fit(what: Sequence[str], out: Path) -> None:
     from sim.costs.fit.calibrations import build_calibrated, is_calibration
 
     names = [*RECIPES, PAPER]
-    out.mkdir(parents=True, exist_ok=True)
+    unknown = [name for name in what if name not in names and not is_calibration(Path(name))]
+    if unknown:
+        said = f"unknown profile {unknown[0]!r}{guess(unknown[0], names)}"
+        raise TableError(f"{said}, or a calibration folder")
+    built: dict[str, Profile] = {}
     for name in what or names:
         if is_calibration(Path(name)):
-            profile = build_calibrated(Path(name), print)
+            built[name] = build_calibrated(Path(name), print)
         elif name == PAPER:
-            profile = paper_profile(load_profile("a100-80"))
-        elif name in RECIPES:
-            profile = build_profile(name, tables_folder(), print)
+            built[name] = paper_profile(built.get("a100-80") or load_profile("a100-80"))
         else:
-            raise TableError(
-                f"unknown profile {name!r}{guess(name, names)}, or a calibration folder"
-            )
-        write_profile(out / f"{profile.name}.yaml", profile)
-        print(out / f"{profile.name}.yaml")
+            built[name] = build_profile(name, tables_folder(), print)
+    _write(out, list(built.values()))
+
+
+def _write(out: Path, profiles: Sequence[Profile]) -> None:
+    """Write profiles, once all could be fitted."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for profile in profiles:
+            write_profile(out / f"{profile.name}.yaml", profile)
+            print(out / f"{profile.name}.yaml")
+    except OSError as error:
+        raise TableError(f"{out}: cannot be written: {error.strerror}") from None
 
 
 def _score(as_json: bool) -> None:

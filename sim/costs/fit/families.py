@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sim.costs import variants
+from sim.costs.fit.launches import launched, names_of
 from sim.costs.fit.rows import (
     LINEARS,
     LLAMA_3_8B,
@@ -118,6 +119,16 @@ def _attention_facts(rows: Rows) -> dict[str, object]:
     return facts if page is None or pd.isna(page) else {**facts, "page": int(page)}
 
 
+def _decode_names(rows: Rows) -> pd.Series:
+    return names_of(_kernel_names(rows), rows)
+
+
+def _decode_facts(rows: Rows) -> dict[str, object]:
+    """Also which numbers of query heads a KV head the kernel is launched for, if not for all."""
+    own = launched(_decode_names(rows.iloc[:1]).iloc[0])
+    return _attention_facts(rows) | (own.facts() if own else {})
+
+
 def _dtype_facts(rows: Rows) -> dict[str, object]:
     dtype = str(rows["dtype"].iloc[0])
     return {"dtype": dtype, "width": 1 if dtype == "fp8" else 2}
@@ -136,7 +147,7 @@ def _llama(rows: Rows) -> dict[str, object]:
 
 
 FAMILIES = (
-    Family("decode_attention", "decode", _all, _kernel_names, predict_decode, _attention_facts),
+    Family("decode_attention", "decode", _all, _decode_names, predict_decode, _decode_facts),
     Family("prefill_attention", "prefill", _all, _kernel_names, predict_prefill, _attention_facts),
     Family(
         "gemm",
@@ -216,7 +227,8 @@ def sizes_of(family: Family, rows: Rows) -> Mapping[str, Floats]:
         kv_len = column(rows, "kv_len")
         width = np.where(rows["kv_dtype"] == "fp8", 1, 2)
         mega = 2e-6 * batch * kv_len * kv_heads * sizes["head_dim"] * width
-        return {**sizes, "batch": batch, "kv_len": kv_len, "tiles": batch * kv_heads, "kv_mb": mega}
+        in_flight = {"tiles": batch * kv_heads, "query_heads": batch * heads}
+        return {**sizes, **in_flight, "batch": batch, "kv_len": kv_len, "kv_mb": mega}
     queries = column(rows, "prompt_len")
     return {
         **sizes,

@@ -10,8 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from sim.costs import variants
+from sim.costs.fit.calibrations import decode_rows
 from sim.costs.fit.families import FAMILIES, Family, sizes_of
 from sim.costs.fit.recipes import RECIPES
+from sim.costs.fit.score import calibration_of
 from sim.costs.fit.tables import FITTED, Table, TableError, read_table
 from sim.costs.forms import Heads
 from sim.costs.paging import PRESETS, paging_factor
@@ -21,6 +23,10 @@ from sim.figures import style
 
 SHOWN = Heads(32, 8, 128)  # Llama-3-8B's, which most tables have
 BATCHES = (1, 8, 64, 256)
+LOOP = (
+    "Curves are calls in a loop, as measured: above the memory's peak KV comes from L2. "
+    "A simulated step never reads faster than the peak."
+)
 Points = tuple[Variant, Table, Family]
 
 
@@ -49,7 +55,9 @@ def _draw(profile: Profile, tables: Path, path: Path) -> None:
     variant = points[0] if points else default_decode(profile)
     _bandwidth(left, variant, points)
     peak = profile.constant("peak_gb_s") / 1e3
-    left.axhline(peak, color=style.NOTE_COLOR, lw=0.8, ls=":", label="memory's peak")
+    if peak:
+        left.axhline(peak, color=style.NOTE_COLOR, lw=0.8, ls=":", label="memory's peak")
+        left.set_ylim(0, max(left.get_ylim()[1], 1.08 * peak))
     _paging(middle, profile)
     _against(right, points)
     handles, labels = left.get_legend_handles_labels()
@@ -58,7 +66,9 @@ def _draw(profile: Profile, tables: Path, path: Path) -> None:
     kept = {kind: cell for kind, cell in variant.errors.items() if isinstance(cell, dict)}
     said = ", ".join(f"{cell['mape']:.1f} % {kind}" for kind, cell in kept.items())
     error = f"error on rows kept out {said}. " if said else ""
-    style.foot(figure, None, [f"{profile.kind}: {error}{profile.source}", *profile.notes])
+    is_warm = points is not None and variant.facts.get("l2") != "cold"
+    notes = [*profile.notes, *([LOOP] if is_warm else [])]
+    style.foot(figure, None, [f"{profile.kind}: {error}{profile.source}", *notes])
     figure.savefig(path, dpi=110)
 
 
@@ -70,13 +80,17 @@ def default_decode(profile: Profile) -> Variant:
         if name.split()[0] == profile.defaults["kernel"]
     ]
     shown = [v for v in own if v.facts.get("head_dim") == 128 and v.facts.get("kv_dtype") == "bf16"]
-    return (shown or own)[0]
+    return min(shown or own, key=lambda v: v.misses_group(SHOWN.heads / SHOWN.kv_heads))
 
 
 def decode_points(profile: Profile, tables: Path) -> Points | None:
     """The default decode kernel and the rows of its table; None without a table."""
     recipe = RECIPES.get(profile.name)
     variant = default_decode(profile)
+    folder = calibration_of(profile, tables)
+    if folder is not None:
+        own, decode = decode_rows(profile, folder), FAMILIES[0]
+        return variant, own.where((decode.names(own.rows) == variant.name).to_numpy()), decode
     for family in FAMILIES:
         if recipe is None or family.family != "decode" or family.table not in recipe.tables:
             continue
@@ -92,7 +106,7 @@ def decode_points(profile: Profile, tables: Path) -> Points | None:
 def _bandwidth(axes: Axes, variant: Variant, points: Points | None) -> None:
     """TB/s of KV against MB of KV a call: the fit by batch, and the rows of the same heads."""
     for i, batch in enumerate(BATCHES):
-        length = 2.0 ** np.arange(5, 18, 0.125)
+        length = 2.0 ** np.arange(1, 18, 0.125)
         mega = batch * length * SHOWN.token_bytes / 1e6
         at = (mega > 1) & (mega < 2e4)
         us = variants.decode_us(variant, SHOWN, np.full(at.sum(), float(batch)), length[at], True)
@@ -112,7 +126,8 @@ def _bandwidth(axes: Axes, variant: Variant, points: Points | None) -> None:
     style.from_zero(axes)
     axes.set_xlabel("KV of a call (MB)")
     axes.set_ylabel("KV read (TB/s)")
-    axes.set_title(f"{SHOWN.heads}/{SHOWN.kv_heads} heads; filled: kept out", fontsize=8)
+    dots = "no measured calls" if points is None else "filled: kept out"
+    axes.set_title(f"{SHOWN.heads}/{SHOWN.kv_heads} heads; {dots}", fontsize=8)
 
 
 def _paging(axes: Axes, profile: Profile) -> None:
@@ -143,10 +158,15 @@ def _against(axes: Axes, points: Points | None) -> None:
     axes.set_xlabel("measured (us)")
     axes.set_ylabel("predicted / measured")
     if points is None:
-        style.empty_note(axes, "no rows kept out")
+        style.empty_note(axes, "no measured calls\nto compare with")
+        axes.set_xticks([])
+        axes.set_yticks([])
         return
     variant, table, family = points
     table = table.where(table.kept != FITTED)
+    if not len(table.rows):
+        style.empty_note(axes, "no rows kept out")
+        return
     us = table.rows["us"].to_numpy(np.float64)
     ratio = family.predict(variant, table.rows) / us
     axes.plot(us, ratio, ".", ms=2, color=style.color_of(0), alpha=0.5)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sim.costs.fit.families import Family, sizes_of
+from sim.costs.fit.launches import launched
 from sim.costs.fit.solve import Bounds, fit_form, fit_grid
 from sim.costs.fit.tables import FITTED, Table
 from sim.costs.forms import Floats
@@ -26,20 +27,29 @@ _RANGES = {
 }
 
 MIN_ROWS = 20  # with fewer a kernel is left out
+MANY_ROWS = 150  # with fewer the decode form goes without some parameters
 
-TILE_ROWS = {"trtllm": 16}  # query rows of a decode tile; 64 in FA2 and FA3
+TILE_ROWS = 64  # query rows of a decode tile in FA2 and FA3
 
 _DECODE = {
-    "a_us": Bounds(8, 1, 30),
+    "a_us": Bounds(8, 4, 30),  # not below what a launch of a graph takes of it
     "us_per_wave": Bounds(3, 0.1, 20),
+    "wave_power": Bounds(0.95, 0.5, 1),
     "us_per_mb": Bounds(0.3, 0.1, 2),
     "small_factor": Bounds(0.9, 0.3, 2),
     "small_lo_mb": Bounds(40, 1, 200),
     "small_hi_mb": Bounds(300, 201, 600),
     "split_us": Bounds(2, 0, 20),
     "us_per_mq": Bounds(2, 0, 20),
+    "us_per_tile_mb": Bounds(0.3, 0, 100),
+    "l2_saved": Bounds(0.3, 0, 0.9),
+    "l2_lo_mb": Bounds(25, 1, 35),
+    "l2_hi_mb": Bounds(60, 36, 150),
     "p": Bounds(1.4, 0.8, 8),
 }
+_L2 = frozenset({"l2_saved", "l2_lo_mb", "l2_hi_mb"})
+_FOR_MANY = frozenset({"wave_power", "us_per_tile_mb", *_L2})
+_FOR_FEW = {"a_us": Bounds(8, 1, 30)}
 _PREFILL = {
     "a_us": Bounds(9, 1, 30),
     "us_per_mflop": Bounds(0.002, 0.0005, 0.05),
@@ -98,11 +108,20 @@ _FEW_GRIDS = {
 FEW_HEADS = 8  # configurations of heads, or shapes of linears, below which tables have fewer axes
 
 
-def bounds_for(family: str, name: str, sms: int) -> dict[str, Bounds]:
-    """Where the parameters of a form lie; what a kernel's code or the GPU fixes is fixed."""
+def bounds_for(variant: Variant, family: str, sms: int, num_rows: int) -> dict[str, Bounds]:
+    """Where the parameters of a form lie; what a kernel's code or the GPU fixes is fixed.
+
+    Without those that few rows cannot tell, and what L2 gave if it was cleared.
+    """
     bounds = dict(_BOUNDS[family])
-    engine = name.split(maxsplit=1)[0]
-    fixed = {"tile_rows": float(TILE_ROWS.get(engine, 64))} if family == "decode" else {}
+    fixed: dict[str, float] = {}
+    if family == "decode":
+        launch = launched(variant.name)
+        fixed["tile_rows"] = float(launch.tile_rows if launch else TILE_ROWS)
+        is_few, is_cold = num_rows < MANY_ROWS, variant.facts.get("l2") == "cold"
+        left_out = _FOR_MANY if is_few else _L2 if is_cold else frozenset()
+        bounds = {key: bound for key, bound in bounds.items() if key not in left_out}
+        bounds |= _FOR_FEW if is_few else {}
     if family in {"decode", "prefill", "mixed"}:
         fixed["sms"] = float(sms)
     return bounds | {key: Bounds(value, value, value) for key, value in fixed.items()}
@@ -128,7 +147,7 @@ def fit_variant(family: Family, name: str, table: Table, sms: int) -> Variant:
     form = fit_form(
         lambda parameters: family.predict(replace(shape, form=parameters), train.rows),
         us,
-        bounds_for(family.family, name, sms),
+        bounds_for(shape, family.family, sms, len(us)),
         _STARTS.get(family.family, ({},)),
     )
     plain = replace(shape, form=form)
@@ -153,16 +172,24 @@ def add_grids(
     Leave-one-out is that of the last table, given the ones before it.
     """
     sizes = sizes_of(family, table.rows)
-    is_few = _num_shapes(family, sizes) < FEW_HEADS
-    specs = (_FEW_GRIDS if is_few else _GRIDS).get(family.family, _GRIDS.get(family.family, ()))
+    launch = launched(variant.name) if family.family == "decode" else None
     left = np.log(us / family.predict(variant, table.rows))
     left_out = None
-    for spec in specs:
+    for spec in (launch and launch.tables) or _usual_grids(family, sizes):
         axes = [Axis(*axis) for axis in spec]
         fitted = fit_grid(axes, [sizes[axis.name] for axis in axes], left)
         left, left_out = fitted.left, fitted.left_out
         variant = replace(variant, grids=(*variant.grids, fitted.grid))
     return variant, left_out
+
+
+def _usual_grids(
+    family: Family, sizes: Mapping[str, Floats]
+) -> Sequence[Sequence[tuple[str, float, float, int]]]:
+    """The tables of a family; with fewer axes where few shapes were measured."""
+    usual = _GRIDS.get(family.family, ())
+    is_few = _num_shapes(family, sizes) < FEW_HEADS
+    return _FEW_GRIDS.get(family.family, usual) if is_few else usual
 
 
 def _num_shapes(family: Family, sizes: Mapping[str, Floats]) -> int:

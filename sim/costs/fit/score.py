@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sim.costs.fit.calibrations import is_calibration, score_off_grid
 from sim.costs.fit.families import FAMILIES, Family, sizes_of
 from sim.costs.fit.fitting import percent
+from sim.costs.fit.launches import kernel_of
 from sim.costs.fit.recipes import RECIPES
 from sim.costs.fit.tables import FITTED, Table, read_table
 from sim.costs.forms import Floats
@@ -37,14 +38,22 @@ def score(folder: Path) -> Scores:
         own: dict[str, dict[str, Any]] = {}
         if name in RECIPES:
             own = score_profile(load_profile(name), folder)
-        elif load_profile(name).kind == "measured":
-            checkout = CALIBRATIONS / name.removesuffix("-kvsim")
-            points = folder if is_calibration(folder) else checkout
-            if is_calibration(points):
-                own = {"points": score_off_grid(load_profile(name), points)}
+        points = calibration_of(load_profile(name), folder)
+        if points is not None:
+            own = {"points": score_off_grid(load_profile(name), points)}
         if own:
             found[name] = own
     return found
+
+
+def calibration_of(profile: Profile, folder: Path) -> Path | None:
+    """Where the points of a profile of our own measurements are: in folder, or in a checkout."""
+    if profile.kind != "measured":
+        return None
+    for found in (folder, CALIBRATIONS / profile.name.removesuffix("-kvsim")):
+        if is_calibration(found):
+            return found
+    return None
 
 
 def score_profile(profile: Profile, folder: Path) -> dict[str, dict[str, Any]]:
@@ -91,11 +100,12 @@ def _kernel_cells(family: Family, kernel: tuple[str, Profile], table: Table) -> 
     variant = profile.kernels.get(family.family, profile.kernels["decode"])[name]
     us = table.rows[family.time].to_numpy(np.float64)
     errors = family.predict(variant, table.rows) / us - 1
-    label = f"{family.family} {name}"
-    cells: Cells = [("", errors), (label, errors)]
+    labels = dict.fromkeys((f"{family.family} {kernel_of(name)}", f"{family.family} {name}"))
+    cells: Cells = [("", errors), *((label, errors) for label in labels)]
     if variant.grids and family.family in profile.kernels:
         plain = family.predict(replace(variant, grids=()), table.rows) / us - 1
-        cells += [("closed form alone", plain), (f"closed form alone, {label}", plain)]
+        cells.append(("closed form alone", plain))
+        cells += [(f"closed form alone, {label}", plain) for label in labels]
     for kind in sorted({str(kind) for kind in table.kept}):
         cells.append((kind, errors[table.kept == kind]))
     if family.table == "ragged_decode":

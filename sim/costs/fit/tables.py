@@ -12,12 +12,15 @@ Rows of kernels/calibrations are kept out by their section instead: `off_grid` i
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from sim.costs.fit.checking import first_mistake
 
 RANDOM_ONE_IN = 6
 UNSEEN_ONE_IN = 10
@@ -36,7 +39,13 @@ SHAPES = {
     "prefill_attention": ("heads", "kv_heads", "head_dim"),
     "gemm": ("n", "k"),
 }
-TIMES = {"ragged_decode": "us_skewed"}
+_KERNEL = ("engine", "kernel", "version", "kv_dtype")
+BESIDE = {  # other columns that are read; `us` is the time where none is named
+    "decode_attention": (*_KERNEL, "us"),
+    "prefill_attention": (*_KERNEL, "us"),
+    "gemm": ("engine", "dtype", "us"),
+    "ragged_decode": ("us_skewed", "us_uniform_mean"),
+}
 UNSEEN = {
     "decode_attention": "unseen heads",
     "prefill_attention": "unseen heads",
@@ -75,8 +84,8 @@ def find_table(folder: Path, name: str) -> Path | None:
 def read_table(folder: Path, name: str) -> Table | None:
     """Read a table; None if the folder has no such file. Raises TableError.
 
-    A column `holdout` replaces the rule: rows where it says anything but 0, no, false, train or
-    nothing are kept out, and it names how.
+    Cells that are read are checked (sim.costs.fit.checking). A column `holdout` replaces the rule:
+    rows where it says anything but 0, no, false, train or nothing are kept out, and it names how.
     """
     path = find_table(folder, name)
     if path is None:
@@ -84,12 +93,16 @@ def read_table(folder: Path, name: str) -> Table | None:
     try:
         rows = pd.read_csv(path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except (OSError, ValueError) as error:
-        raise TableError(f"{path}: cannot be read: {error}") from None
-    needed = (*SIZES[name], "gpu", TIMES.get(name, "us"))
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        said = " ".join(str(error).split())
+        raise TableError(f"{path}: cannot be read: {said}") from None
+    needed = (*SIZES[name], "gpu", *BESIDE.get(name, ("us",)))
     missing = [column for column in needed if column not in rows.columns]
     if missing:
         raise TableError(f"{path}: has no column {missing[0]}; needed are {', '.join(needed)}")
+    mistake = first_mistake(rows, needed)
+    if mistake is not None:
+        raise TableError(f"{path}, {mistake}")
     if "holdout" in rows.columns:
         kept = np.array([_kind(value) for value in rows["holdout"]], object)
     else:
