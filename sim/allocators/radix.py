@@ -52,6 +52,8 @@ class Radix(TreeMemory):
     needs: frozenset[str] = frozenset({"prefix identity"})
     caches_prefixes: bool = True
     has_prefix_tree: bool = True
+    caches_chunks: ClassVar[bool] = True
+    """Whether a chunk of a prompt can be found before the prompt is complete."""
 
     def __init__(
         self,
@@ -137,15 +139,16 @@ class Radix(TreeMemory):
         one_row = np.array([row])
         if not self.extend(one_row, np.array([count])):
             return False
-        computed = min(self._rows.item(row, NUM_COMPUTED), self._held[row].length)
-        self.checkpoint(one_row, np.array([computed]))
+        computed = self._rows.item(row, NUM_COMPUTED)
+        if self.caches_chunks or computed >= self._rows.item(row, NUM_TOKENS):
+            self.checkpoint(one_row, np.array([min(computed, self._held[row].length)]))
         return True
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
         state = self._pool, self._rows, self._blocks, self._private, rows, counts
         served = self._decode(*state)
-        if served == tree_slots.SHORT:
-            self.evict(len(rows) * self.block_size - self.available_size)
+        while served == tree_slots.SHORT:
+            self._evict_for(len(rows))
             served = self._decode(*state)
         return self._append_chunks(rows, counts) if served == tree_slots.MIXED else served
 
@@ -171,10 +174,15 @@ class Radix(TreeMemory):
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         state = self._pool, self._rows, self._blocks, self._private, rows
-        done = 0
+        done = self._ahead(*state, -1, num_iterations, self._scratch, log)
         while done < num_iterations:
-            self.evict(len(rows) * self.block_size - self.available_size)
+            self._evict_for(len(rows))
             done = self._ahead(*state, done, num_iterations, self._scratch, log)
+
+    def _evict_for(self, num_rows: int) -> None:
+        """Blocks are short for so many rows that decode: a leaf goes, or as many as that takes."""
+        size = self.block_size
+        self.evict(size if self.evicts_exactly else num_rows * size - self.available_size)
 
     def free(self, rows: IntArray) -> None:
         """Take back all that the rows hold; those that have ended leave what they computed."""

@@ -135,7 +135,7 @@ class RadixTree:
         return self.put(key, blocks, begin, priority, inserted_len)[1]
 
     def put(
-        self, key: Key, blocks: IntArray, begin: int, priority: int, inserted_len: int
+        self, key: Key, blocks: IntArray, begin: int, priority: int = 0, inserted_len: int = 0
     ) -> tuple[Node, int]:
         """insert, and the node that the key ends with."""
         node, matched = self._walk(key, inserted_len, priority)

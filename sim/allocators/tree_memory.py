@@ -10,6 +10,7 @@ Source: SGLang 0.5.23, srt/mem_cache/{radix_cache,common,allocation}.py and allo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from sim.allocators.terms import (
     TOKEN_STATES,
     resize_row,
 )
-from sim.allocators.tree import RadixTree
+from sim.allocators.tree import Node, RadixTree
 from sim.allocators.tree_held import Held
 from sim.allocators.tree_keys import Key
 from sim.jit import STRIDED, direct
@@ -59,6 +60,8 @@ class TreeMemory(Allocator):
     eviction_policy: str
     protected_threshold: int
     split_at_prompt: bool
+    evicts_exactly: ClassVar[bool] = False
+    """Whether no more is evicted than the blocks that are needed take; else a few more are."""
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
@@ -67,11 +70,13 @@ class TreeMemory(Allocator):
             raise ValueError(
                 f"block_size: a block of {size} slots is more than the pool of {num_slots}"
             )
-        self.tree = RadixTree(size, self.eviction_policy, self.protected_threshold)
+        self.tree = self._new_tree()
         self._pool: IntArray = np.zeros(tree_slots.NUM_CELLS, np.int64)
         self._pool[EXTERNAL], self._pool[FREE] = num_slots % size, num_blocks * size
         self._pool[blocks.BLOCK_SIZE] = size
         self._pool[blocks.NUM_BLOCKS] = self._pool[blocks.NUM_FREE] = num_blocks
+        self._pool[tree_slots.FREES_BEHIND] = size == 1 or self.evicts_exactly
+        self._pool[tree_slots.EVICTS_EXACTLY] = self.evicts_exactly
         self.recorded = self._pool[:NUM_RECORDED]
         self._blocks: IntArray = np.zeros((num_blocks + 1, 2), np.int64)
         self._blocks[:num_blocks, tree_slots.FREE_RING] = np.arange(1, num_blocks + 1)
@@ -88,6 +93,9 @@ class TreeMemory(Allocator):
         self._extend = direct(tree_slots.extend, *state, 0, 1)
         self._put_back = direct(tree_slots.put_back, self._pool, self._blocks, STRIDED)
         self._resize_row = direct(resize_row, self._pool, self._rows, 0, 1, 1)
+
+    def _new_tree(self) -> RadixTree:
+        return RadixTree(self.block_size, self.eviction_policy, self.protected_threshold)
 
     def _resize(self, capacity: int) -> None:
         self._rows = self.sequences.rows
@@ -133,6 +141,14 @@ class TreeMemory(Allocator):
         held.node, held.hit = self.tree.match(key)
         return held.hit
 
+    def match_again(self, row: int, num_times: int) -> None:
+        """match a row, matched before, so many times, while others decode: the clock ticks."""
+        before = self.tree.clock
+        self.match(row)
+        if num_times > 1 and self.tree.clock > before:
+            self.tree.clock += num_times - 2
+            self.match(row)
+
     def hold(self, row: int) -> None:
         """Lock what match has just found for a row, which has computed that much now.
 
@@ -150,8 +166,8 @@ class TreeMemory(Allocator):
         """Take slots for counts[i] more tokens of rows[i]; return how many rows got them.
 
         For the prompts and chunks of an iteration. What is short is evicted first, for all that are
-        served; a block more for each of them, where blocks hold several tokens. If nobody is
-        served, nothing has changed.
+        served; a block more for each of them, where blocks hold several tokens, unless memory
+        evicts exactly. If nobody is served, nothing has changed.
         """
         size = self.block_size
         pairs = list(zip(rows.tolist(), counts.tolist(), strict=True))
@@ -159,11 +175,12 @@ class TreeMemory(Allocator):
         served = demand = 0
         for row, count in pairs:
             held = self._rows.item(row, NUM_SLOTS)
-            spare -= max(0, -(-(self._rows.item(row, NUM_COMPUTED) + count - held) // size))
+            need = max(0, -(-(self._rows.item(row, NUM_COMPUTED) + count - held) // size))
+            spare -= need
             if spare < 0:
                 break
             served += 1
-            demand += count + size * (size > 1)
+            demand += size * need if self.evicts_exactly else count + size * (size > 1)
         self.evict(demand - self.available_size)
         for row, count in pairs[:served]:
             self._extend(self._pool, self._rows, self._blocks, self._private, row, count)
@@ -183,18 +200,27 @@ class TreeMemory(Allocator):
         held, tree, size = self._held[row], self.tree, self.block_size
         key = self.key(row, num_tokens // size * size)
         own, begin = self._own_blocks(row), held.protected_len
-        known = tree.insert(key, own, begin, held.priority, held.inserted_len)
-        held.inserted_len = max(held.inserted_len, key.length)
-        prompt = self._rows.item(row, PROMPT_TOKENS) // size * size
-        if self.split_at_prompt and 0 < prompt < key.length:
-            tree.insert(key._replace(length=prompt), own, begin, held.priority + 1, prompt)
+        node, known = self._insert(row, key, own)
         self._free_blocks(own[: (known - begin) // size])
         tree_slots.drop(self._private, self._blocks, row, (key.length - begin) // size)
-        node, held.protected_len = tree.match(key)
         tree.lock(node)
         tree.unlock(held.node)
-        held.node = node
-        self._shared[ACTIVE] += held.protected_len - begin
+        held.node, held.protected_len = node, key.length
+        self._shared[ACTIVE] += key.length - begin
+
+    def _insert(self, row: int, key: Key, own: IntArray) -> tuple[Node, int]:
+        """Insert whole blocks of a row, its own behind the tree's.
+
+        Returns the node that they end with, and how many of the tokens were known.
+        """
+        held, tree = self._held[row], self.tree
+        begin = held.protected_len
+        known = tree.insert(key, own, begin, held.priority, held.inserted_len)
+        held.inserted_len = max(held.inserted_len, key.length)
+        prompt = self._rows.item(row, PROMPT_TOKENS) // self.block_size * self.block_size
+        if self.split_at_prompt and 0 < prompt < key.length:
+            tree.insert(key._replace(length=prompt), own, begin, held.priority + 1, prompt)
+        return tree.match(key)[0], known
 
     def finish(self, rows: Iterable[int]) -> None:
         """Sequences end: all that they have computed goes to the tree but what fills no block."""

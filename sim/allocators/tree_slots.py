@@ -1,8 +1,7 @@
 """Compiled operations of a radix tree's memory: free blocks, and those that only one row holds.
 
 blocks[i, FREE_RING] is a ring: pool[NUM_FREE] free blocks from pool[HEAD] on, the next one to be
-handed out first. Freed blocks go behind the others (SGLang's token allocator, blocks of one token)
-or in front of them (its paged allocator).
+handed out first. Freed blocks go behind the others or, in SGLang's paged allocator, before them.
 
 What a sequence holds beside the tree is a list of blocks, linked by blocks[i, FOLLOWING], from
 private[row, FIRST] to private[row, LAST]: a block has one private holder at most, so that all lists
@@ -28,7 +27,9 @@ from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray
 
 # cells of the pool's state, after those of every block pool
 HEAD = NUM_BLOCK_CELLS
-NUM_CELLS = NUM_BLOCK_CELLS + 1
+FREES_BEHIND = HEAD + 1  # whether freed blocks go behind the free ones
+EVICTS_EXACTLY = HEAD + 2  # whether a decode evicts for rows that need a block, not for all
+NUM_CELLS = HEAD + 3
 
 # columns of blocks, and of private
 FREE_RING, FOLLOWING = range(2)
@@ -57,10 +58,10 @@ def take(pool: IntArray, blocks: IntArray, private: IntArray, row: int) -> None:
 
 @compiled
 def put_back(pool: IntArray, blocks: IntArray, freed: IntArray) -> None:
-    """Return blocks, in their order: behind the free ones if they hold a token, or before them."""
+    """Return blocks, in their order, behind the free ones or before them."""
     size = pool[NUM_BLOCKS]
     count = len(freed)
-    if pool[BLOCK_SIZE] == 1:
+    if pool[FREES_BEHIND]:
         start = pool[HEAD] + pool[NUM_FREE]
     else:
         start = pool[HEAD] = (pool[HEAD] - count) % size
@@ -116,13 +117,17 @@ def decode(
 ) -> int:
     """Write one token a row in order; return how many rows got their blocks.
 
-    Changes nothing and answers MIXED if a count is not one, and SHORT if there is less than a free
-    block for every row, whether it needs one or not, and something to evict.
+    Changes nothing and answers MIXED if a count is not one, and SHORT if there is something to
+    evict and less than a free block for every row, whether it needs one or not; or, if the pool
+    evicts exactly, for every row that does.
     """
+    num_needed = len(rows)
     for i in range(len(rows)):
         if counts[i] != 1:
             return MIXED
-    if pool[NUM_FREE] < len(rows) and pool[CACHED] > 0:
+        if pool[EVICTS_EXACTLY] and distance_to_boundary(sequences, rows[i]) > 0:
+            num_needed -= 1
+    if pool[NUM_FREE] < num_needed and pool[CACHED] > 0:
         return SHORT
     served = len(rows)
     within = 0  # tokens written into slots that were reserved for them
@@ -177,12 +182,14 @@ def append_ahead(
 ) -> int:
     """Iterations of one token a row from number begin on, visiting rows at a block boundary only.
 
-    Returns the number of a later iteration before which something must be evicted, to go on from
-    there, or num_iterations. scratch is as in blocks.append_ahead, and kept between these calls.
+    begin is negative at first. Returns the number of an iteration before which something must be
+    evicted, to go on from there, or num_iterations. scratch is as in blocks.append_ahead, and kept
+    between these calls.
     """
     size = pool[BLOCK_SIZE]
     num_rows = len(rows)
-    if begin == 0:
+    if begin < 0:
+        begin = 0
         scratch[: min(size, num_iterations)] = -1
         for k in range(num_rows - 1, -1, -1):
             distance = distance_to_boundary(sequences, rows[k])
@@ -191,9 +198,15 @@ def append_ahead(
                 scratch[size + k] = scratch[distance]
                 scratch[distance] = k
     for i in range(begin, num_iterations):
-        if pool[NUM_FREE] < num_rows and pool[CACHED] > 0:
-            return i
         k = scratch[i % size]
+        if pool[NUM_FREE] < num_rows and pool[CACHED] > 0:
+            num_needed = 0 if pool[EVICTS_EXACTLY] else num_rows
+            while pool[EVICTS_EXACTLY] and k >= 0:
+                num_needed += 1
+                k = scratch[size + k]
+            if pool[NUM_FREE] < num_needed:
+                return i
+            k = scratch[i % size]
         while k >= 0:
             # the row's slots are full, and its token of this iteration is not yet written
             row = rows[k]

@@ -5,6 +5,7 @@ SCHEDULERS is the table of plug-ins.
 
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
+from sim.schedulers.mini_sglang import MiniSglang
 from sim.schedulers.nano_vllm import NanoVllm
 from sim.schedulers.sglang import Sglang
 from sim.schedulers.static import Static
@@ -16,6 +17,7 @@ from sim.schedulers.vllm_v1_async import VllmV1Async
 
 SCHEDULERS: dict[str, type[Scheduler]] = {
     "fcfs": Fcfs,
+    "mini_sglang": MiniSglang,
     "nano_vllm": NanoVllm,
     "sglang": Sglang,
     "static": Static,

@@ -36,6 +36,9 @@ class TreeSteps(Protocol):
         Refreshes what it finds, and may split a node.
         """
 
+    def match_again(self, row: int, num_times: int) -> None:
+        """match a row, matched before, so many times, while others decode."""
+
     def hold(self, row: int) -> None:
         """Lock what match has just found for a row."""
 

@@ -35,6 +35,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         for reservation in ("max", "pow2", "oracle")
         for arena, min_block in (("greedy", 1), ("greedy", 8), ("max_len_chunks", 4))
     ],
+    "mini_sglang": [{"block_size": block_size} for block_size in (1, 3, 16)],
     "nano_vllm": [{"block_size": block_size} for block_size in (1, 3, 16)],
     "paged": [
         {"block_size": block_size, "watermark": watermark}

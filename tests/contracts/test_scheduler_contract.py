@@ -45,6 +45,11 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"max_num_batched_tokens": 12},
         {"max_num_batched_tokens": 5, "enable_chunked_prefill": True, "max_num_seqs": 8},
     ],
+    "mini_sglang": [
+        {},
+        {"max_num_seqs": 3},
+        {"max_num_seqs": 8, "max_num_batched_tokens": 12},
+    ],
     "nano_vllm": [
         {},
         {"max_num_seqs": 3},
@@ -83,10 +88,12 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     ],
     "vllm_v1_async": [{}, {"max_num_seqs": 3, "max_num_batched_tokens": 12}],
 }
+NEED_A_TREE = {"mini_sglang", "sglang"}  # and refuse others
 
 ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
     "paged": {"block_size": 4, "watermark": 0.1},
     "contiguous": {"reservation": "pow2"},
+    "mini_sglang": {"block_size": 4},
     "nano_vllm": {"block_size": 4},
     "paged_cow": {"block_size": 4, "num_cpu_blocks": 100},
     "prefix": {"block_size": 4, "watermark": 0.1},
@@ -100,7 +107,7 @@ every_pair = pytest.mark.parametrize(
         for policy in sorted(SCHEDULERS)
         for i, parameters in enumerate(PARAMETERS.get(policy, [{}]))
         for kind in sorted(ALLOCATORS)
-        if policy != "sglang" or kind == "radix"  # it refuses others
+        if policy not in NEED_A_TREE or ALLOCATORS[kind].has_prefix_tree
     ],
 )
 
@@ -254,10 +261,11 @@ def test_the_examples_wait_for_every_reason() -> None:
         watch = Watch(None)
         scheduler = SCHEDULERS[policy](**parameters)
         options = Options(observe=watch)
-        allocator = memory_of("radix" if policy == "sglang" else "paged")
+        allocator = memory_of("radix" if policy in NEED_A_TREE else "paged")
         simulate(random_requests(1), Memory(60, 80), allocator, scheduler, Constant(1e-6), options)
         seen[policy] |= watch.reasons_to_wait
     assert seen["fcfs"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
+    assert seen["mini_sglang"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["nano_vllm"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["sglang"] == {NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET}
     assert seen["static"] == {NOTHING, MEMORY, MAX_NUM_SEQS, BATCH}
@@ -278,6 +286,7 @@ def test_every_policy_is_the_key_of_its_entry() -> None:
         ("fcfs", {"max_num_seqs": 0}, "max_num_seqs: must be at least 1, got 0"),
         ("fcfs", {"max_num_batched_tokens": 0}, "max_num_batched_tokens: must be at least 1"),
         ("fcfs", {"enable_chunked_prefill": True}, "enable_chunked_prefill: chunks need a limit"),
+        ("mini_sglang", {"max_num_seqs": 0}, "max_num_seqs: must be at least 1, got 0"),
         ("nano_vllm", {"max_num_seqs": 0}, "max_num_seqs: must be at least 1, got 0"),
         ("vllm_v1", {"max_num_batched_tokens": 0}, "max_num_batched_tokens: must be at least 1"),
         (

@@ -17,6 +17,7 @@ from sim.allocators import ALLOCATORS
 from sim.batch import PREFILL_TOKENS
 from sim.engine import Run
 from sim.gaps import GAP_COUNT, GAP_SUM_NS, GAP_SUM_S
+from sim.schedulers import SCHEDULERS
 from sim.sequence import (
     FINAL_TOKENS,
     FINISH_NS,
@@ -29,6 +30,7 @@ from sim.sequence import (
     IntArray,
 )
 from sleep_examples import (
+    NEED_A_TREE,
     TICK_NS,
     Beginning,
     Example,
@@ -70,7 +72,7 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         example = choose_example(choose)
         while example.allocator[0] != kind:
             example = example._replace(allocator=choose_allocator(choose, example.num_slots))
-        if (example.scheduler[0] == "sglang") != (kind == "radix"):
+        if (example.scheduler[0] in NEED_A_TREE) != ALLOCATORS[kind].has_prefix_tree:
             example = example._replace(scheduler=choose_scheduler(choose, kind))
         example = fit_prefixes(example)
         run = assert_same(example)
@@ -81,11 +83,11 @@ def test_sleeping_agrees_with_single_steps_on_hundred_seeded_traces(kind: str) -
         num_reused += 0 if distances is None else distances[GAP_COUNT]
         shared += sum(timeline["table_blocks"]) - sum(timeline["held_blocks"])
     assert num_blocked > 0, "no example queues: the traces are too easy"
-    outgrows = kind in {"nano_vllm", "paged", "paged_cow", "prefix", "radix", "vattention"}
+    outgrows = kind not in {"contiguous", "unbounded"}
     assert (num_preemptions > 0) == outgrows, "only memory in blocks outgrows its promise"
     finds = kind in {"nano_vllm", "prefix"}
     assert (num_reused > 0) == finds, "only content is found again"
-    shares = finds or kind in {"paged_cow", "radix"}
+    shares = finds or kind == "paged_cow" or ALLOCATORS[kind].has_prefix_tree
     assert (shared > 0) == shares, "forks and content share blocks"
 
 
@@ -131,6 +133,31 @@ def assert_tokens_are_counted_once(run: Run, widths: IntArray) -> None:
             assert gaps_ns <= span
         else:
             assert gaps_ns == span
+
+
+def test_a_waiting_head_looked_up_at_every_step_is_so_in_a_sleep_of_mini_sglang_s() -> None:
+    """Its look-ups refresh the tree: the clock and what is evicted next depend on them."""
+    num_queued = num_hit = num_evicted = 0
+    for seed in range(400):
+        choose = random.Random(7000 + seed).randint
+        example = choose_example(choose)
+        kind = ("mini_sglang", "radix")[choose(0, 1)]
+        knobs = {"max_num_seqs": choose(2, 8), "max_num_batched_tokens": choose(4, 60)}
+        example = example._replace(
+            num_slots=choose(30, 60),
+            allocator=(kind, {"block_size": (1, 1, 2, 4)[choose(0, 3)]}),
+            scheduler=("mini_sglang", knobs),
+        )
+        run = assert_same(example)
+        assert run.status == "finished"
+        assert run.scheduler.num_preemptions == 0
+        num_queued += run.recorder.num_queued_iterations
+        num_hit += run.scheduler.counters()["num_hit_tokens"]
+        num_evicted += run.allocator.counters()["num_evicted_blocks"]
+        assert_tokens_are_counted_once(run, widths_of(example, run))
+    assert num_queued > 1000
+    assert num_hit > 1000
+    assert num_evicted > 1000
 
 
 def test_a_sleep_longer_than_one_recording_agrees_with_single_steps() -> None:
@@ -226,6 +253,7 @@ def test_the_fixed_batch_queues_preempts_rejects_and_sleeps() -> None:
     runs = [run_example(example, single_step=False) for example in fixed_batch()]
     kinds = {example.allocator[0] for example in fixed_batch()}
     assert kinds == set(ALLOCATORS)
+    assert {example.scheduler[0] for example in fixed_batch()} == set(SCHEDULERS)
     assert sum(run.scheduler.num_preemptions for run in runs) > 0
     assert sum(run.recorder.num_queued_iterations for run in runs) > 0
     assert any(run.scheduler.reasons for run in runs)

@@ -1,4 +1,4 @@
-"""A recorded history of mini-sglang's radix tree gone through again, and what differs first."""
+"""A recorded history of mini-sglang's radix tree gone through again; what differs first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from recorded import Record
 from recorded import case_paths as paths_of
 from recorded_tree import TreeCase, read_case, slots_of, tokens_of
 from replay_tree import TreeReplay
-from sim.allocators.tree import Node
-from sim.allocators.tree_mini import MiniTree
+from sim.allocators.mini_sglang import MiniSglang
+from sim.allocators.tree import Node, RadixTree
+from sim.config import build_part
+from sim.sequence import SequenceTable
 
 ENGINE = "mini_sglang"
 
@@ -21,9 +23,12 @@ def case_paths() -> list[Path]:
     return paths_of(ENGINE)
 
 
-def tree_of(case: TreeCase) -> MiniTree:
+def tree_of(case: TreeCase) -> RadixTree:
     """The tree of the allocator that an experiment with the case's settings builds."""
-    return MiniTree(case.config["page_size"])
+    part = {"kind": ENGINE, "block_size": case.config["page_size"]}
+    allocator: MiniSglang = build_part("allocator", part, Path())
+    allocator.bind(1 << 16, SequenceTable(), 1 << 16)
+    return allocator.tree
 
 
 class MiniReplay(TreeReplay):

@@ -30,7 +30,8 @@ from workloads.sequences import SequenceContent
 Choose = Callable[[int, int], int]
 
 TICK_NS = 500  # arrivals are multiples of it; an iteration of constant time takes two
-FIXED_EXAMPLES = 40
+FIXED_EXAMPLES = range(106, 131)  # seeds: every allocator and every scheduler is among them
+NEED_A_TREE = {"mini_sglang", "sglang"}
 
 
 class Plain(CostModel):
@@ -96,7 +97,7 @@ def choose_allocator(choose: Choose, num_slots: int) -> tuple[str, dict[str, Any
             "reserve_full_isl": bool(choose(0, 1)),
             "watermark": (0.0, 0.1, 0.35)[choose(0, 2)],
         }
-    if kind in {"nano_vllm", "radix"}:
+    if kind in {"mini_sglang", "nano_vllm", "radix"}:
         sizes = [size for size in (1, 2, 4) if size <= num_slots]
         parameters: dict[str, Any] = {"block_size": sizes[choose(0, len(sizes) - 1)]}
         if kind == "radix":
@@ -131,7 +132,8 @@ def choose_pages(choose: Choose, num_slots: int) -> dict[str, Any]:
 
 def choose_scheduler(choose: Choose, memory: str) -> tuple[str, dict[str, Any]]:
     """A registered scheduler: few or many sequences, with and without a token budget."""
-    kinds = [kind for kind in sorted(SCHEDULERS) if kind != "sglang" or memory == "radix"]
+    has_tree = ALLOCATORS[memory].has_prefix_tree
+    kinds = [kind for kind in sorted(SCHEDULERS) if has_tree or kind not in NEED_A_TREE]
     kind = kinds[choose(0, len(kinds) - 1)]
     parameters: dict[str, Any] = {"max_num_seqs": choose(1, 8)}
     if kind == "static":
@@ -156,7 +158,7 @@ def choose_scheduler(choose: Choose, memory: str) -> tuple[str, dict[str, Any]]:
         return kind, parameters
     if choose(0, 1):
         parameters["max_num_batched_tokens"] = choose(1, 40)
-        if kind != "nano_vllm":
+        if kind not in {"mini_sglang", "nano_vllm"}:
             parameters["enable_chunked_prefill"] = bool(choose(0, 1))
     return kind, parameters
 
@@ -322,7 +324,7 @@ def left_behind(run: Run) -> dict[str, Any]:
 
 
 def fixed_batch() -> list[Example]:
-    return [choose_example(random.Random(seed).randint) for seed in range(30, 30 + FIXED_EXAMPLES)]
+    return [choose_example(random.Random(seed).randint) for seed in FIXED_EXAMPLES]
 
 
 def digest_of_batch() -> str:
