@@ -29,10 +29,11 @@ class MiniTree(RadixTree):
     def _split(self, node: Node, length: int) -> Node:
         now = self.clock
         upper = super()._split(node, length)
-        self.clock, upper.last_access = now, node.last_access
+        self.clock = now
+        upper.last_access = upper.created = node.last_access
         return upper
 
     def _new_node(self, runs: list[Run], blocks: IntArray, length: int) -> Node:
         node = super()._new_node(runs, blocks, length)
-        self.clock -= 1
+        self.clock = node.created = node.last_access
         return node

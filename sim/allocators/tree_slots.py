@@ -169,6 +169,17 @@ def until_short(
 
 
 @compiled
+def num_at_boundary(scratch: IntArray, size: int, iteration: int) -> int:
+    """How many rows need a block in an iteration, by append_ahead's scratch."""
+    count = 0
+    k = scratch[iteration % size]
+    while k >= 0:
+        count += 1
+        k = scratch[size + k]
+    return count
+
+
+@compiled
 def append_ahead(
     pool: IntArray,
     sequences: IntArray,
@@ -198,15 +209,11 @@ def append_ahead(
                 scratch[size + k] = scratch[distance]
                 scratch[distance] = k
     for i in range(begin, num_iterations):
-        k = scratch[i % size]
         if pool[NUM_FREE] < num_rows and pool[CACHED] > 0:
-            num_needed = 0 if pool[EVICTS_EXACTLY] else num_rows
-            while pool[EVICTS_EXACTLY] and k >= 0:
-                num_needed += 1
-                k = scratch[size + k]
+            num_needed = num_at_boundary(scratch, size, i) if pool[EVICTS_EXACTLY] else num_rows
             if pool[NUM_FREE] < num_needed:
                 return i
-            k = scratch[i % size]
+        k = scratch[i % size]
         while k >= 0:
             # the row's slots are full, and its token of this iteration is not yet written
             row = rows[k]

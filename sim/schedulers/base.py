@@ -178,6 +178,12 @@ class Scheduler(ABC):
         already.
         """
         self._let_find()
+        num_finished = self._sample(boundaries, num_iterations)
+        if num_finished:
+            self._leave(self._finished[:num_finished])
+
+    def _sample(self, boundaries: IntArray, num_iterations: int) -> int:
+        """Sample the tokens of iterations; how many rows have ended, which run no more."""
         num_finished = self._sample_tokens(
             self.sequences.rows,
             self.requests,
@@ -189,9 +195,8 @@ class Scheduler(ABC):
             self.gaps,
             self.batch,
         )
-        if num_finished:
-            self.num_running -= num_finished
-            self._leave(self._finished[:num_finished])
+        self.num_running -= num_finished
+        return num_finished
 
     def _let_find(self) -> None:
         """What the running sequences have computed may be found from now on."""

@@ -1,16 +1,20 @@
 """The scheduler of mini-sglang: prompts first, admitted if all that they may generate has room.
 
-Models mini-sglang's PrefillManager and DecodeManager. An iteration computes prompts, in the order
-of the queue, or one token of every running sequence. A prompt is admitted if free and evictable
-memory has room for it, for all its max_tokens, and for all that the running ones and those admitted
-with it may still generate; so nobody ever gives way. A prompt beyond the token budget is computed
-in chunks, and the queue goes on behind it when it is complete.
-The rules were read in the public source, scheduler/{scheduler,prefill,decode}.py; no recorded run
-confirms them.
-Differs on purpose: an iteration ends before the next one is planned, where the engine plans one
-ahead by default (MINISGL_DISABLE_OVERLAP_SCHEDULING); what a request needs is counted in whole
-blocks, so that memory suffices with any block size, where the engine breaks off if it does not; a
-request that could never be admitted is rejected, where the engine lets it wait for ever.
+Models mini-sglang's PrefillManager and DecodeManager.
+From its source, scheduler/{scheduler,prefill,decode,cache}.py of its main branch of 2026, which no
+recorded run confirms (recordings are of the radix tree alone): an iteration computes prompts, in
+the order of the queue, or one token of every running sequence. The head of the queue is admitted if
+free and evictable memory has room for the rest of its prompt, for all its max_tokens, and for all
+that the running ones and those admitted with it may still generate; asked again with what it has
+hit locked. So nobody ever gives way. Each pass looks the head up, which refreshes the tree. A
+prompt beyond the token budget is computed in chunks of any length, and the queue goes on behind it
+when it is complete; then the tree gets it. max_tokens is cut to what max_model_len leaves.
+Assumed: an iteration ends before the next one is planned, where the engine plans one ahead by
+default (MINISGL_DISABLE_OVERLAP_SCHEDULING); those that decode are served in the order of their
+admission, where the engine keeps them in a set; no host memory behind the tree (cache_type radix).
+Differs on purpose: what a request needs is counted in whole blocks, so that memory suffices with
+any block size, where the engine breaks off if it does not; a request that could never be admitted
+is rejected, where the engine lets it wait for ever.
 Needs an allocator with a radix tree: what can be evicted is half of what it counts.
 """
 
@@ -24,17 +28,19 @@ from sim.allocators.base import Allocator, BoolArray
 from sim.batch import FIRST_FINISH, NUM_PENDING, describe
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
 from sim.schedulers.queues import QueueScheduler
-from sim.schedulers.tree_steps import TreeSteps
+from sim.schedulers.tree_steps import TreeSteps, lacks_tree
 from sim.sequence import (
     FIRST_SCHEDULED_NS,
     MAX_FINAL_TOKENS,
-    NEVER_NS,
     NUM_COMPUTED,
     NUM_TOKENS,
     PROMPT_TOKENS,
+    REQUEST,
     IntArray,
     SequenceTable,
 )
+
+NO_ROW = -1
 
 
 class MiniSglang(QueueScheduler):
@@ -59,12 +65,7 @@ class MiniSglang(QueueScheduler):
         self.enable_chunked_prefill, self.wait_forever = True, False
 
     def objection(self, allocator: Allocator) -> str:
-        if allocator.has_prefix_tree:
-            return ""
-        return (
-            "mini_sglang admits by what a radix tree holds and could evict, which "
-            f"{allocator.kind} cannot say; accepted with it: allocators mini_sglang and radix"
-        )
+        return lacks_tree(self.kind, allocator)
 
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         super().bind(requests, sequences, allocator)
@@ -107,30 +108,39 @@ class MiniSglang(QueueScheduler):
     def _prefill(self, now_ns: int) -> bool:
         """Compute prompts in the order of the queue until one must wait; whether any is."""
         decoding = self.running[: self.num_running - self._is_chunked].copy()
-        counts, budget, reserved = [], self.max_num_batched_tokens, self._expected(decoding)
+        counts: list[int] = []
+        budget, reserved = self.max_num_batched_tokens, self._expected(decoding)
         if self._is_chunked:
             row = self.running.item(self.num_running - 1)
-            lacks = self._lacks(row)
-            counts.append(min(lacks, budget))
-            self._computed.append(row)
-            budget -= counts[0]
-            reserved += self._whole(lacks + self._max_new(row))
-            self._is_chunked = counts[0] < lacks
-        while self.num_waiting:
-            self.blocked = self._obstacle(budget, len(decoding) + len(counts))
-            if self.blocked != NOTHING:
-                break
-            row = self._admit(reserved, now_ns)
-            if self.blocked != NOTHING:
-                break
+        else:
+            row = self._next(budget, reserved, now_ns)
+        while row != NO_ROW:
             lacks = self._lacks(row)
             counts.append(min(lacks, budget))
             budget -= counts[-1]
             reserved += self._whole(lacks + self._max_new(row))
             self._is_chunked = counts[-1] < lacks
+            self._computed.append(row)
+            row = self._next(budget, reserved, now_ns)
         if counts:
             self._compute(decoding, np.array(counts))
         return len(counts) > 0
+
+    def _next(self, budget: int, reserved: int, now_ns: int) -> int:
+        """Admit the head of the queue; its row, or NO_ROW if there is none or it must wait.
+
+        It is not even looked up without a budget, or if too many run.
+        """
+        if self.num_waiting == 0:
+            return NO_ROW
+        if budget == 0:
+            self.blocked = TOKEN_BUDGET
+        elif self.num_running >= self.max_num_seqs:
+            self.blocked = MAX_NUM_SEQS
+        elif self._admit(row := self._open_head(), reserved):
+            self.requests[self.sequences.rows.item(row, REQUEST), FIRST_SCHEDULED_NS] = now_ns
+            return row
+        return NO_ROW
 
     def _lacks(self, row: int) -> int:
         tokens = self.sequences.rows
@@ -152,37 +162,24 @@ class MiniSglang(QueueScheduler):
         left = int((rows[:, MAX_FINAL_TOKENS] - rows[:, NUM_TOKENS]).sum())
         return left + (self._memory.block_size - 1) * len(rows)
 
-    def _obstacle(self, budget: int, num_running: int) -> int:
-        """Why the head of the queue is not even looked at."""
-        if budget == 0:
-            return TOKEN_BUDGET
-        return MAX_NUM_SEQS if num_running >= self.max_num_seqs else NOTHING
-
-    def _admit(self, reserved: int, now_ns: int) -> int:
-        """Take the head of the queue, if memory has room for it; its row.
+    def _admit(self, row: int, reserved: int) -> bool:
+        """Let a row run if memory has room for it beside what is reserved.
 
         What it would hold of the tree cannot be evicted then.
         """
-        row, memory = self._open_head(), self._memory
-        num_tokens, hit = self.sequences.rows.item(row, NUM_TOKENS), memory.match(row)
+        num_tokens, memory = self.sequences.rows.item(row, NUM_TOKENS), self._memory
+        hit = memory.match(row)
         need = reserved + self._whole(num_tokens - hit + self._max_new(row))
-        fits = need <= memory.available_size + memory.evictable_size
-        if fits:
+        if need <= memory.available_size + memory.evictable_size:
             memory.hold(row)
-            fits = need <= memory.available_size + memory.evictable_size
-            if not fits:
-                memory.release((row,))
-        if not fits:
-            self.blocked, self._is_asked = MEMORY, True
-            return row
-        request = self._pop_head()
-        self.tally.looked_up(num_tokens, hit)
-        self.tally.admitted(request, hit)
-        if self.requests.item(request, FIRST_SCHEDULED_NS) == NEVER_NS:
-            self.requests[request, FIRST_SCHEDULED_NS] = now_ns
-        self.run_row(row)
-        self._computed.append(row)
-        return row
+            if need <= memory.available_size + memory.evictable_size:
+                self.tally.looked_up(num_tokens, hit)
+                self.tally.admitted(self._pop_head(), hit)
+                self.run_row(row)
+                return True
+            memory.release((row,))
+        self.blocked, self._is_asked = MEMORY, True
+        return False
 
     def _compute(self, decoding: IntArray, counts: IntArray) -> None:
         """Take the slots of an iteration that computes prompts; who decodes waits for it."""
@@ -212,29 +209,13 @@ class MiniSglang(QueueScheduler):
             return
         complete = self._computed[: len(self._computed) - self._is_chunked]
         self._computed = []
-        running = set(self._sample(boundaries))
+        ended = set(self._finished[: self._sample(boundaries, 1)].tolist())
         for row in complete:
-            if row in running:
+            if row in ended:
+                self._leave(np.array([row]))
+            else:
                 computed = self.sequences.rows[[row], [NUM_COMPUTED]]
                 self._memory.checkpoint(np.array([row]), computed)
-            else:
-                self._leave(np.array([row]))
-
-    def _sample(self, boundaries: IntArray) -> list[int]:
-        """Give their first tokens to those whose prompts are complete; who still runs."""
-        self.num_running -= self._sample_tokens(
-            self.sequences.rows,
-            self.requests,
-            self.running,
-            self.num_running,
-            self._finished,
-            boundaries,
-            1,
-            self.gaps,
-            self.batch,
-        )
-        rows: list[int] = self.running[: self.num_running].tolist()
-        return rows
 
     @property
     def is_steady(self) -> bool:

@@ -28,6 +28,7 @@ from sim.schedulers.sglang_budget import Limits, NewTokenRatio
 from sim.schedulers.sglang_orders import POLICIES, InBatch, PolicyName, WaitingOrder
 from sim.schedulers.sglang_prefill import PrefillPass
 from sim.schedulers.sglang_running import NO_ROW
+from sim.schedulers.tree_steps import lacks_tree
 from sim.sequence import IntArray, SequenceTable
 
 
@@ -114,11 +115,9 @@ class Sglang(PrefillPass):
         self.max_num_batched_tokens = max_prefill_tokens
 
     def objection(self, allocator: Allocator) -> str:
-        if not allocator.has_prefix_tree:
-            return (
-                "sglang admits by what a radix tree holds and could evict, which "
-                f"{allocator.kind} cannot say; accepted with it: allocator radix"
-            )
+        objection = lacks_tree(self.kind, allocator)
+        if objection:
+            return objection
         size, chunk = getattr(allocator, "block_size", 1), self.chunked_prefill_size
         if chunk is not None and chunk % size:
             return (

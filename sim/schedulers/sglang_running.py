@@ -203,22 +203,6 @@ class RunningBatch(QueueScheduler):
 
     # the end of iterations
 
-    def _sample(self, boundaries: IntArray, num_iterations: int) -> int:
-        """Sample the tokens of iterations; how many rows have ended."""
-        num_finished = self._sample_tokens(
-            self.sequences.rows,
-            self.requests,
-            self.running,
-            self.num_running,
-            self._finished,
-            boundaries,
-            num_iterations,
-            self.gaps,
-            self.batch,
-        )
-        self.num_running -= num_finished
-        return num_finished
-
     def _end_prompts(self, rows: list[int], ended: list[int]) -> None:
         """Prompts are computed: who has ended leaves, the others give theirs to the tree.
 

@@ -162,19 +162,8 @@ class Static(Scheduler):
 
     def complete(self, boundaries: IntArray, num_iterations: int) -> None:
         self._let_find()
-        num_finished = self._sample_tokens(
-            self.sequences.rows,
-            self.requests,
-            self.running,
-            self.num_running,
-            self._finished,
-            boundaries,
-            num_iterations,
-            self.gaps,
-            self.batch,
-        )
+        num_finished = self._sample(boundaries, num_iterations)
         self._length += num_iterations
-        self.num_running -= num_finished
         for row in self._finished[:num_finished].tolist():
             self.allocator.retire(row)
             self.padding.append(row)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from sim.allocators.base import Allocator
 from sim.sequence import IntArray
 
 
@@ -62,3 +63,13 @@ class TreeSteps(Protocol):
 
     def depth_first_order(self, rows: Sequence[int]) -> list[int]:
         """The places of rows in the order in which a walk down the tree meets their matches."""
+
+
+def lacks_tree(scheduler: str, allocator: Allocator) -> str:
+    """Why a scheduler cannot run with an allocator that has no prefix tree; empty if it has one."""
+    if allocator.has_prefix_tree:
+        return ""
+    return (
+        f"{scheduler} admits by what a radix tree holds and could evict, which "
+        f"{allocator.kind} cannot say; accepted with it: allocators mini_sglang and radix"
+    )

@@ -15,10 +15,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from naive_tree import NaiveTree, Words, key_of, look_at
+from naive_tree import NaiveMiniTree, NaiveTree, Words, key_of, look_at
 from sim.allocators.tree import Node, RadixTree
 from sim.allocators.tree_check import Holder, check_tree
 from sim.allocators.tree_keys import common, cut, ends_of
+from sim.allocators.tree_mini import MiniTree
 from sim.allocators.tree_policies import EVICTION_POLICIES
 from workloads.content import Run, merged
 
@@ -32,10 +33,16 @@ EASY = settings(deadline=None, derandomize=True, suppress_health_check=list(Heal
 class TreeMachine(RuleBasedStateMachine):
     """Random histories over three letters, so that many contents begin alike."""
 
+    is_mini = False
+
     @initialize(size=st.sampled_from([1, 1, 2, 3]), policy=st.sampled_from([*EVICTION_POLICIES]))
     def plant(self, size: int, policy: str) -> None:
-        self.tree = RadixTree(size, policy, THRESHOLD)
-        self.naive = NaiveTree(size, policy, THRESHOLD)
+        if self.is_mini:
+            self.tree: RadixTree = MiniTree(size)
+            self.naive: NaiveTree = NaiveMiniTree(size, "lru", THRESHOLD)
+        else:
+            self.tree = RadixTree(size, policy, THRESHOLD)
+            self.naive = NaiveTree(size, policy, THRESHOLD)
         self.held: list[tuple[Node, Words, int]] = []
         self.num_blocks = 0
 
@@ -100,10 +107,16 @@ class TreeMachine(RuleBasedStateMachine):
         )
 
 
+class MiniTreeMachine(TreeMachine):
+    is_mini = True
+
+
 @pytest.mark.timeout(600)
-def test_the_radix_tree_does_what_a_naive_one_does() -> None:
+@pytest.mark.parametrize("machine", [TreeMachine, MiniTreeMachine])
+def test_a_radix_tree_does_what_a_naive_one_does(machine: type[TreeMachine]) -> None:
+    """SGLang's and mini-sglang's."""
     run_state_machine_as_test(
-        TreeMachine, settings=settings(EASY, max_examples=200, stateful_step_count=40)
+        machine, settings=settings(EASY, max_examples=200, stateful_step_count=40)
     )
 
 

@@ -14,6 +14,7 @@ from sim.costs.linear import Constant
 from sim.engine import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS, Scheduler
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.schedulers.mini_sglang import MiniSglang
 from sim.schedulers.sglang import Sglang
 from sim.schedulers.sglang_budget import NewTokenRatio
 from sim.sequence import REQUEST, IntArray, Limits, new_requests
@@ -284,14 +285,19 @@ def test_what_could_never_be_admitted_is_refused_on_arrival() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", sorted(set(ALLOCATORS) - {"radix"}))
+@pytest.mark.parametrize(
+    "kind", sorted(kind for kind, memory in ALLOCATORS.items() if not memory.has_prefix_tree)
+)
 def test_memory_without_a_tree_is_refused_with_a_sentence(kind: str) -> None:
     allocator = ALLOCATORS[kind](
         **({"block_size": 4} if kind in {"vattention", "nano_vllm"} else {})
     )
-    sentence = Sglang().objection(allocator)
-    assert sentence.endswith(f"which {kind} cannot say; accepted with it: allocator radix")
-    with pytest.raises(ValueError, match="accepted with it: allocator radix"):
+    accepted = "accepted with it: allocators mini_sglang and radix"
+    for scheduler in (Sglang(), MiniSglang()):
+        sentence = scheduler.objection(allocator)
+        assert sentence.endswith(f"which {kind} cannot say; {accepted}")
+        assert sentence.startswith(f"{scheduler.kind} admits by what")
+    with pytest.raises(ValueError, match=accepted):
         simulate(
             requests_of([(0, 5, 2, 2)]),
             Memory(64, 100),

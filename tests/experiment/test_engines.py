@@ -164,7 +164,7 @@ def test_sglang_s_scheduler_refuses_memory_without_a_tree_before_anything_runs(
     assert len(lines) == 1
     assert lines[0].endswith(
         "sglang admits by what a radix tree holds and could evict, which paged cannot say; "
-        "accepted with it: allocator radix"
+        "accepted with it: allocators mini_sglang and radix"
     )
     lines = errors_of(tmp_path, told("sglang", "allocator: {block_size: 48}\n"))
     assert len(lines) == 1
@@ -502,7 +502,7 @@ def test_an_engine_that_admits_by_max_tokens_must_be_told_them(tmp_path: Path) -
     assert configs(tmp_path, said)[0]["workload"]["max_tokens"] == 100
 
 
-@pytest.mark.parametrize("name", ["tensorrt-llm-no-evict", "tgi", "sglang"])
+@pytest.mark.parametrize("name", ["tensorrt-llm-no-evict", "tgi", "sglang", "mini-sglang"])
 def test_engines_that_reserve_for_max_tokens_say_so_once(tmp_path: Path, name: str) -> None:
     assert errors_of(tmp_path, text(name)) == [
         f"x.yaml:3: workload.max_tokens: {name} admits by it, and the trace has none; "
@@ -519,6 +519,8 @@ def test_a_scheduler_that_admits_by_max_tokens_must_be_told_them(tmp_path: Path)
     ]
     radix = f"name: example\n{SHARED}allocator: {{kind: radix}}\nscheduler: {{kind: sglang}}\n"
     assert errors_of(tmp_path, radix) == [f"x.yaml:4: scheduler: sglang {lacks}"]
+    mini = radix.replace("kind: sglang", "kind: mini_sglang")
+    assert errors_of(tmp_path, mini) == [f"x.yaml:4: scheduler: mini_sglang {lacks}"]
     load(tmp_path, start + "{kind: trtllm, capacity_scheduler_policy: max_utilization}\n")
 
 

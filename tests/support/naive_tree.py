@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,6 +50,7 @@ class NaiveTree:
     threshold: int
     clock: int = 2
     nodes: list[NaiveNode] = field(default_factory=list)
+    refreshes_parts: ClassVar[bool] = True
 
     def whole(self, words: Words) -> Words:
         return words[: len(words) // self.size * self.size]
@@ -64,10 +66,8 @@ class NaiveTree:
         known = self._walk(words, namespace, inserted_len, priority)
         if len(known) < len(words):
             rest = blocks[len(known) // self.size : len(words) // self.size]
-            ticks = self.clock + 1, self.clock + 2
-            leaf = NaiveNode(namespace, words, len(known), rest, *ticks)
+            leaf = NaiveNode(namespace, words, len(known), rest, *self._new_times())
             leaf.priority, leaf.hit_count = priority, int(len(words) > inserted_len)
-            self.clock += 2
             self.nodes.append(leaf)
         return len(known)
 
@@ -104,10 +104,11 @@ class NaiveTree:
             child = self._child(words, namespace, place)
             if child is None:
                 break
-            child.last_access = now
             end = place
             while end < len(child.words) and self._is_same_block(child.words, words, end):
                 end += self.size
+            if self.refreshes_parts or end == len(child.words):
+                child.last_access = now
             node = child if end == len(child.words) else self._cut(child, end)
             node.priority = max(node.priority, priority)
             node.hit_count += end > inserted_len
@@ -129,16 +130,24 @@ class NaiveTree:
 
     def _cut(self, node: NaiveNode, end: int) -> NaiveNode:
         middle = (end - node.begin) // self.size
-        ticks = self.clock + 1, self.clock + 2
-        self.clock += 2
+        times = self._times_of_part(node)
         upper = NaiveNode(
-            node.namespace, node.words[:end], node.begin, node.blocks[:middle], *ticks
+            node.namespace, node.words[:end], node.begin, node.blocks[:middle], *times
         )
         upper.hit_count, upper.priority = node.hit_count, node.priority
         upper.lock_ref = node.lock_ref
         node.begin, node.blocks = end, node.blocks[middle:]
         self.nodes.append(upper)
         return upper
+
+    def _new_times(self) -> tuple[int, int]:
+        """Last access and creation of a new node."""
+        self.clock += 2
+        return self.clock - 1, self.clock
+
+    def _times_of_part(self, node: NaiveNode) -> tuple[int, int]:
+        """Those of the upper half of a node."""
+        return self._new_times()
 
     def _is_above(self, node: NaiveNode, words: Words, namespace: int) -> bool:
         return node.namespace == namespace and node.words == words[: len(node.words)]
@@ -148,6 +157,24 @@ class NaiveTree:
             other.begin == len(node.words) and self._is_above(node, other.words, other.namespace)
             for other in self.nodes
         )
+
+
+@dataclass
+class NaiveMiniTree(NaiveTree):
+    """MiniTree: one time a node, which only a walk through all of it refreshes."""
+
+    clock: int = 1
+    refreshes_parts: ClassVar[bool] = False
+
+    def match(self, words: Words, namespace: int) -> int:
+        return len(self._walk(self.whole(words), namespace))
+
+    def _new_times(self) -> tuple[int, int]:
+        self.clock += 1
+        return self.clock, self.clock
+
+    def _times_of_part(self, node: NaiveNode) -> tuple[int, int]:
+        return node.last_access, node.last_access
 
 
 def look_at(tree: RadixTree) -> set[tuple[object, ...]]:
