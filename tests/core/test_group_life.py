@@ -21,7 +21,7 @@ from sleep_examples import (
     run_example,
 )
 
-NUM_EXAMPLES = 40
+NUM_EXAMPLES = 80
 NUM_SEEN = ("swapped out", "host exhausted", "prefixes", "copied")
 
 
