@@ -14,6 +14,7 @@ from sim.figures.batched import draw_batched
 from sim.figures.block_tables import draw_block_tables
 from sim.figures.forces import draw_block_size_forces
 from sim.figures.latency import draw_latency_vs_rate
+from sim.figures.policies import draw_prefix_policies
 from sim.figures.pool_map import draw_pool_map
 from sim.figures.running import draw_requests
 from sim.figures.style import STYLE
@@ -36,6 +37,7 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "latency_vs_rate": draw_latency_vs_rate,
     "waste_vs_load": draw_waste_vs_load,
     "block_size_forces": draw_block_size_forces,
+    "prefix_policies": draw_prefix_policies,
 }
 
 # neither dates nor versions: the same bytes on every drawing

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 from matplotlib.axes import Axes
 
 from sim.figures import style
-from sim.figures.base import Drawing
+from sim.figures.base import Drawing, FigureError, Results
 
 # bounds are black and grey, so that what a system could do has the colours
 BOUNDS = {
@@ -19,12 +21,25 @@ PANEL_IN = 2.7
 NOTE = (
     "Requests are served one after the other, in order of arrival; leaves alone are evicted. "
     "Hit rate: tokens of whole blocks found, of all prompt tokens. clairvoyant knows the trace's "
-    "future: no policy finds more in this order."
+    "future: no policy finds more in this order. Where lines lie on each other, as those of lru and "
+    "fifo do, policies find nearly the same."
 )
 
 
-def draw_policies(table: pd.DataFrame) -> Drawing:
-    """One panel a trace. table is what sim.policies.sweep makes."""
+def draw_prefix_policies(results: Results) -> Drawing:
+    """The replays of an experiment. Raises FigureError if it has none."""
+    summary = results.summary
+    if "policy" not in summary or "hit_rate" not in summary:
+        raise FigureError("needs an experiment with policies")
+    made = summary["status"] == "finished"
+    left_out = [f"{trace}: skipped" for trace in summary["trace"][~made].unique()]
+    return draw_policies(summary[made], results.name, left_out)
+
+
+def draw_policies(
+    table: pd.DataFrame, name: str = "prefix cache", left_out: Sequence[str] = ()
+) -> Drawing:
+    """One panel a trace. table is what sim.policies.sweep makes; left_out are notes."""
     traces = list(dict.fromkeys(table["trace"]))
     policies = list(dict.fromkeys(table["policy"]))
     figure, body = style.new_figure(0.9 + PANEL_IN * len(traces))
@@ -33,8 +48,8 @@ def draw_policies(table: pd.DataFrame) -> Drawing:
         _draw_trace(axes, table[table["trace"] == trace], policies)
     handles, labels = panels[0].get_legend_handles_labels()
     style.legend(body, handles, labels, style.legend_columns(labels))
-    style.head(figure, "prefix cache", "hit rate against capacity, by eviction policy")
-    style.foot(figure, None, [NOTE])
+    style.head(figure, name, "hit rate against capacity, by eviction policy")
+    style.foot(figure, None, [NOTE, *left_out])
     return Drawing(figure, table[["trace", "policy", "capacity_tokens", "hit_rate"]])
 
 
