@@ -20,7 +20,7 @@ from sim.meeting import meet_trace
 from sim.plugins import Config, Report, guess
 from sim.replays import ReplaySpec, read_replays
 from sim.runspec import RunSpec, uses_seed
-from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes
+from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes, skip_engines
 from sim.yaml_nodes import apply_override, dotted, read_document
 
 __all__ = [
@@ -42,6 +42,8 @@ FIGURE_NAMES = (
     "latency_vs_rate",
     "waste_vs_load",
     "block_size_forces",
+    "engines",
+    "block_size_sharing",
 )
 BLOCK_FIGURES = {"pool_map", "block_tables"}
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
@@ -107,6 +109,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     flush(cells, errors)
     errors.raise_if_any()
     changes = [line for cell in cells for line in meet_trace(cell, folder, seeds[0])]
+    skip_engines(cells)
     if all(cell.skip for cell in cells):
         for cell in cells:
             cell.report(("workload", "name"), cell.skip)

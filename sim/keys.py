@@ -50,7 +50,7 @@ class TopKeys(Strict):
     cost is how long an iteration takes (kvsim list costs); linear if it is left out.
     seeds is how many seeds there are, from 0 on, or a list of them.
     sweep maps dotted keys, such as allocator.block_size, to lists of values: one run for each
-    combination.
+    combination; engine may be all, for every preset.
     slo are limits that a request must keep to count as good.
     figures are drawn when all runs are done.
     """

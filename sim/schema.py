@@ -34,7 +34,7 @@ from sim.plugins import (
 )
 from sim.policies import POLICIES
 from sim.replays import FIGURES as REPLAY_FIGURES
-from sim.sweep import SWEEPABLE
+from sim.sweep import ALL, SWEEPABLE
 
 Schema = dict[str, Any]
 
@@ -148,6 +148,7 @@ def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
                     "pattern": rf"^({roots})(\.|$)",
                     "not": {"enum": ["allocator", "allocator.kind"]},
                 },
+                "properties": {"engine": _any_of({"type": "array", "minItems": 1}, {"const": ALL})},
                 "additionalProperties": {"type": "array", "minItems": 1},
             },
             NULL,

@@ -12,6 +12,7 @@ import matplotlib.style
 from sim.figures.base import Drawing, FigureError, Results
 from sim.figures.batched import draw_batched
 from sim.figures.block_tables import draw_block_tables
+from sim.figures.engines import draw_engines
 from sim.figures.forces import draw_block_size_forces
 from sim.figures.latency import draw_latency_vs_rate
 from sim.figures.policies import draw_prefix_policies
@@ -38,6 +39,7 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "waste_vs_load": draw_waste_vs_load,
     "block_size_forces": draw_block_size_forces,
     "prefix_policies": draw_prefix_policies,
+    "engines": draw_engines,
 }
 
 # neither dates nor versions: the same bytes on every drawing
