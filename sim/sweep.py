@@ -70,8 +70,8 @@ class Axis:
 
     @property
     def path(self) -> KeyPath:
-        """The key as a path."""
-        return tuple(self.key.split("."))
+        """The key as a path; a number is a place in a list."""
+        return tuple(int(part) if part.isdecimal() else part for part in self.key.split("."))
 
 
 @dataclass
@@ -226,13 +226,17 @@ def _names_engine(cell: Cell) -> bool:
     return cell.data.get(ENGINE) is not None or (is_meant and not is_swept)
 
 
-def _with(data: Any, path: KeyPath, value: Any) -> Config:
+def _with(data: Any, path: KeyPath, value: Any) -> Any:
     """A copy of data with another value at path. Raises ValueError if there is no such place."""
     if data is None:
         data = {}
+    first = path[0]
+    if isinstance(data, list) and isinstance(first, int) and first < len(data):
+        below = value if len(path) == 1 else _with(data[first], path[1:], value)
+        return [*data[:first], below, *data[first + 1 :]]
     if not isinstance(data, dict):
         raise ValueError(f"cannot be set: {dotted(path)} would be a key of {data!r}")
-    key = str(path[0])
+    key = str(first)
     below = value if len(path) == 1 else _with(data.get(key), path[1:], value)
     return {**data, key: below}
 

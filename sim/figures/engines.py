@@ -54,7 +54,9 @@ def _points(found: Sequence[Group]) -> pd.DataFrame:
         row["reason"] = next((str(text) for text in runs["reason"] if not is_empty(text)), "")
         rows.append(row)
     table = pd.DataFrame(rows)
-    order = table["num_running_mean"].sort_values(ascending=False, na_position="last", kind="stable")
+    order = table["num_running_mean"].sort_values(
+        ascending=False, na_position="last", kind="stable"
+    )
     return table.loc[order.index].reset_index(drop=True)
 
 

@@ -21,8 +21,7 @@ PANEL_IN = 2.7
 NOTE = (
     "Requests are served one after the other, in order of arrival; leaves alone are evicted. "
     "Hit rate: tokens of whole blocks found, of all prompt tokens. clairvoyant knows the trace's "
-    "future: no policy finds more in this order. Where lines lie on each other, as those of lru and "
-    "fifo do, policies find nearly the same."
+    "future: no policy finds more in this order. Lines may lie on each other, as lru and fifo do."
 )
 
 
