@@ -95,15 +95,12 @@ def _over_block_size(axes: Axes, column: str, title: str) -> None:
 def _name_sizes(axes: Axes, points: pd.DataFrame) -> None:
     """Write block sizes beside their points; of points that nearly lie on each other beside one."""
     reach = points[[LOST, INTERNAL]].max().to_numpy()
-    named: list[tuple[float, np.ndarray]] = []
-    for size, *cell in points[[KEY, LOST, INTERNAL]].itertuples(index=False):
-        where = np.array(cell, np.float64)
-        is_near = [
-            np.all(np.abs(where - other) < 0.06 * reach) for at, other in named if at == size
-        ]
-        if size not in NAMED or not np.isfinite(where).all() or any(is_near):
+    named: list[tuple[float, float, float]] = []
+    for size, x, y in points[[KEY, LOST, INTERNAL]].itertuples(index=False):
+        near = [at == size and np.hypot(*((x - u, y - v) / reach)) < NEAR for at, u, v in named]
+        if size not in NAMED or not np.isfinite([x, y]).all() or any(near):
             continue
-        named.append((size, where))
+        named.append((size, x, y))
         text = axes.annotate(f"{size:g}", (x, y), (-3, 4), textcoords="offset points", ha="right")
         text.set(fontsize=7, color=style.NOTE_COLOR)
 
