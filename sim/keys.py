@@ -105,6 +105,6 @@ class ReplayKeys(Strict):
     name: str
     description: str = ""
     policies: list[str]
-    traces: dict[str, Any]
+    traces: Any
     capacity_tokens: list[Annotated[int, Field(ge=1)]] | None = None
     figures: list[str] | None = None

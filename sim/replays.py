@@ -105,7 +105,7 @@ def read_replays(data: Config, folder: Path, report: Report) -> Replays | None:
     keys = validate(ReplayKeys, data, (), count)
     if isinstance(keys, ReplayKeys):
         _check_names(keys, count)
-    traces = list(_read_traces(data.get("traces"), folder, count))
+    traces = list(_read_traces(data, folder, count))
     if reported or not isinstance(keys, ReplayKeys):
         return None
     for trace in traces:
@@ -147,11 +147,12 @@ def _no_folder_name(name: str) -> str:
     return f"{name!r} is no folder name; accepted: letters, digits, _ . and -"
 
 
-def _read_traces(value: Any, folder: Path, report: Report) -> Iterator[_Trace]:
+def _read_traces(data: Config, folder: Path, report: Report) -> Iterator[_Trace]:
     """The traces whose keys are right."""
+    value = data.get("traces", {})
     example = "{chat: {workload: {kind: trace, name: …}, block_size: 16}}"
     if not isinstance(value, dict) or not value:
-        if value is not None:  # reported with the other top-level keys
+        if "traces" in data:  # else reported as missing
             report(("traces",), f"must be a mapping like {example}, got {shown(value)}")
         return
     for label, entry in value.items():

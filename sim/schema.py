@@ -93,7 +93,7 @@ def _replay_keys(definitions: _Definitions) -> Schema:
     definitions.schemas["replayed-trace"] = trace
     pattern = {"pattern": f"^(?:{NAME.pattern})$"}
     one = {"additionalProperties": _ref("replayed-trace"), "propertyNames": pattern}
-    keys["traces"] |= one | {"minProperties": 1}
+    keys["traces"] |= one | {"type": "object", "minProperties": 1}
     return replay
 
 
