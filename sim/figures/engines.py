@@ -51,7 +51,7 @@ def _points(found: Sequence[Group]) -> pd.DataFrame:
         row: dict[str, object] = {"label": name if names.count(name) == 1 else group.label}
         row |= {column: mean_sd(numbers(runs, column))[0] for column in (*SHARES, *METRICS)}
         row["not_served"] = _not_served(runs)
-        row["reason"] = next((str(text) for text in runs["reason"] if not is_empty(text)), "")
+        row["reason"] = next((str(text) for text in runs["reason"] if not is_empty(text)), np.nan)
         rows.append(row)
     table = pd.DataFrame(rows)
     order = table["num_running_mean"].sort_values(
@@ -85,7 +85,8 @@ def _shares(ax: Axes, points: pd.DataFrame) -> None:
                 text.set(ha="center", va="center", color=style.text_color(color))
         left = left + widths
     for row in rows[left == 0]:
-        why = str(points["reason"].iloc[row]) or "no request waited"
+        reason = points["reason"].iloc[row]
+        why = "no request waited" if is_empty(reason) else str(reason)
         ax.text(0.01, float(row), style.wrap(why, 48, 2), va="center", fontsize=6.5).set_color(
             style.NOTE_COLOR
         )
@@ -102,7 +103,7 @@ def _bars(ax: Axes, values: pd.Series, title: str, unit: str) -> None:
     ax.barh(rows, values.fillna(0), 0.6, color=style.PALETTE[5])
     for row in rows[known]:
         ax.text(values.iloc[row], float(row), f" {values.iloc[row]:,.3g}", va="center", fontsize=8)
-    ax.set_xlim(0, 1.6 * float(values.max()) or 1)  # room for the numbers
+    ax.set_xlim(0, 1.6 * float(values.fillna(0).max()) or 1)  # room for the numbers
     ax.set_title(title)
     ax.set_xlabel(unit)
     style.count_axis(ax.xaxis)
@@ -116,7 +117,8 @@ def _times(ax: Axes, points: pd.DataFrame) -> None:
     ax.hlines(rows, median, late, color=style.NOTE_COLOR, linewidth=1)
     ax.plot(median, rows, "o", color=style.PALETTE[0], markersize=5)
     ax.plot(late, rows, "o", color=style.PALETTE[0], markerfacecolor="white", markersize=5)
-    if np.nanmin(median) > 0 and np.nanmax(late) > 10 * np.nanmin(median):
+    shortest, longest = points["ttft_s_p50"].min(), points["ttft_s_p90"].max()
+    if 0 < 10 * shortest < longest:
         ax.set_xscale("log")
     ax.set_title("time to first token")
     ax.set_xlabel("s")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -18,6 +16,7 @@ BOUNDS = {
     "none": (style.NOTE_COLOR, ":"),
 }
 PANEL_IN = 2.7
+MAX_TRACES = 12
 NOTE = (
     "Requests are served one after the other, in order of arrival; leaves alone are evicted. "
     "Hit rate: tokens of whole blocks found, of all prompt tokens. clairvoyant knows the trace's "
@@ -32,14 +31,14 @@ def draw_prefix_policies(results: Results) -> Drawing:
         raise FigureError("needs an experiment with policies")
     made = summary["status"] == "finished"
     left_out = [f"{trace}: skipped" for trace in summary["trace"][~made].unique()]
-    return draw_policies(summary[made], results.name, left_out)
+    drawing = draw_policies(summary[made].reset_index(drop=True), results.name)
+    style.foot(drawing.figure, results.cost_source or None, [*_notes(summary[made]), *left_out])
+    return drawing
 
 
-def draw_policies(
-    table: pd.DataFrame, name: str = "prefix cache", left_out: Sequence[str] = ()
-) -> Drawing:
-    """One panel a trace. table is what sim.policies.sweep makes; left_out are notes."""
-    traces = list(dict.fromkeys(table["trace"]))
+def draw_policies(table: pd.DataFrame, name: str = "prefix cache") -> Drawing:
+    """One panel a trace. table is what sim.policies.sweep makes."""
+    traces = list(dict.fromkeys(table["trace"]))[:MAX_TRACES]
     policies = list(dict.fromkeys(table["policy"]))
     figure, body = style.new_figure(0.9 + PANEL_IN * len(traces))
     panels = body.subplots(len(traces), 1, squeeze=False)[:, 0]
@@ -48,8 +47,14 @@ def draw_policies(
     handles, labels = panels[0].get_legend_handles_labels()
     style.legend(body, handles, labels, style.legend_columns(labels))
     style.head(figure, name, "hit rate against capacity, by eviction policy")
-    style.foot(figure, None, [NOTE, *left_out])
-    return Drawing(figure, table[["trace", "policy", "capacity_tokens", "hit_rate"]])
+    style.foot(figure, None, _notes(table))
+    shown = table[table["trace"].isin(traces)]
+    return Drawing(figure, shown[["trace", "policy", "capacity_tokens", "hit_rate"]])
+
+
+def _notes(table: pd.DataFrame) -> list[str]:
+    count = table["trace"].nunique()
+    return [NOTE, f"The first {MAX_TRACES} of {count} traces." if count > MAX_TRACES else ""]
 
 
 def _draw_trace(axes: Axes, table: pd.DataFrame, policies: list[str]) -> None:

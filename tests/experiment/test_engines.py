@@ -298,7 +298,7 @@ def test_engines_none_of_which_has_what_it_needs_are_refused(tmp_path: Path) -> 
     sweep = "sweep: {engine: [vllm-0.19, vllm-0.32]}\n"
     lines = errors_of(tmp_path, f"{HEAD}{INLINE}{sweep}")
     assert [line.partition(": prefix needs")[0] for line in lines] == [
-        f"x.yaml:9: sweep.engine.{i}: \"{name}\": {name}'s allocator"
+        f'x.yaml:9: sweep.engine.{i}: "{name}": {name}\'s allocator'
         for i, name in enumerate(["vllm-0.19", "vllm-0.32"])
     ]
 
