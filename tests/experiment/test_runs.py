@@ -76,7 +76,7 @@ def test_a_sweep_may_name_an_entry_of_a_list(tmp_path: Path) -> None:
     (line,) = errors_of(
         tmp_path, HEAD + workload + PAGED + "sweep: {workload.prefix.1.tokens: [8]}\n"
     )
-    assert line.startswith("x.yaml:7: sweep.workload.prefix.1.tokens.0: 8: cannot be set: ")
+    assert line.startswith("x.yaml:6: sweep.workload.prefix.1.tokens.0: 8: cannot be set: ")
 
 
 def test_every_default_is_filled_in(tmp_path: Path) -> None:
