@@ -165,6 +165,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     experiment = _load(arguments)
     folder = Path(arguments.out) / experiment.name
     options = RunOptions(arguments.jobs, arguments.force, arguments.check, arguments.single_step)
+    if experiment.is_replay and (options.check or options.single_step):
+        raise UserError("--check and --single-step are of engines; policies are replayed without")
     if not arguments.json:
         for line in experiment.budget_lines():
             print(line, flush=True)

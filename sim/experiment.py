@@ -18,8 +18,9 @@ from sim.config import ConfigError, Point, build_part
 from sim.costs import CostModel
 from sim.meeting import meet_trace
 from sim.plugins import Config, Report, guess
+from sim.replays import ReplaySpec, read_replays
 from sim.runspec import RunSpec, uses_seed
-from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes
+from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes, skip_engines
 from sim.yaml_nodes import apply_override, dotted, read_document
 
 __all__ = [
@@ -41,6 +42,8 @@ FIGURE_NAMES = (
     "latency_vs_rate",
     "waste_vs_load",
     "block_size_forces",
+    "engines",
+    "block_size_sharing",
 )
 BLOCK_FIGURES = {"pool_map", "block_tables"}
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
@@ -51,20 +54,28 @@ MAX_CHANGES_SHOWN = 10
 
 @dataclass(frozen=True)
 class Experiment:
-    """A resolved experiment. config is plain data: what the file says, defaults filled in."""
+    """A resolved experiment. config is plain data: what the file says, defaults filled in.
+
+    specs are runs of an engine, or replays of policies without one.
+    """
 
     name: str
     description: str
     figures: tuple[str, ...]
     cost_source: str
     config: Config
-    specs: tuple[RunSpec, ...]
+    specs: tuple[RunSpec, ...] | tuple[ReplaySpec, ...]
     pool_lines: tuple[str, ...]
     warnings: tuple[str, ...]
 
-    def runs(self) -> list[RunSpec]:
-        """All runs in the order allocators x sweep x seeds."""
-        return list(self.specs)
+    def runs(self) -> list[RunSpec] | list[ReplaySpec]:
+        """All runs in the order allocators x sweep x seeds, or traces x policies x capacities."""
+        return list(self.specs)  # type: ignore[return-value]
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether policies are replayed, without an engine."""
+        return any(isinstance(spec, ReplaySpec) for spec in self.specs)
 
     def budget_lines(self) -> list[str]:
         """Where the size of the pool comes from, and what else is worth knowing before a run."""
@@ -89,6 +100,8 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     errors = Errors(document)
     data: Config = document.data
     folder = Path(path).parent
+    if "policies" in data:
+        return _replays(data, folder, errors)
     axes = read_axes(data.get("sweep"), errors.add)
     seeds = _seeds(data.get("seeds"), errors.add)
     _check_figures(data.get("figures"), axes, errors.add)
@@ -96,6 +109,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     flush(cells, errors)
     errors.raise_if_any()
     changes = [line for cell in cells for line in meet_trace(cell, folder, seeds[0])]
+    skip_engines(cells)
     if all(cell.skip for cell in cells):
         for cell in cells:
             cell.report(("workload", "name"), cell.skip)
@@ -104,6 +118,23 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     experiment = _experiment(data, cells, seeds, folder, changes)
     _check_different(cells, errors)
     return experiment
+
+
+def _replays(data: Config, folder: Path, errors: Errors) -> Experiment:
+    """The experiment of a file that names policies."""
+    found = read_replays(data, folder, errors.add)
+    errors.raise_if_any()
+    assert found is not None
+    return Experiment(
+        name=found.keys.name,
+        description=found.keys.description.strip(),
+        figures=tuple(found.keys.figures or ()),
+        cost_source="",
+        config=found.config,
+        specs=found.specs,
+        pool_lines=found.lines,
+        warnings=found.warnings,
+    )
 
 
 def _seeds(value: Any, report: Report) -> list[int]:

@@ -11,6 +11,7 @@ from sim.plugins import Strict
 from sim.pool import DType, KvCacheKeys, KvDType, NumGpus
 
 Seconds = Annotated[float, Field(gt=0)]
+MAX_REPLAY_BLOCK = 1 << 20  # tokens, far above any engine's block
 
 
 class SloKeys(Strict):
@@ -49,7 +50,7 @@ class TopKeys(Strict):
     cost is how long an iteration takes (kvsim list costs); linear if it is left out.
     seeds is how many seeds there are, from 0 on, or a list of them.
     sweep maps dotted keys, such as allocator.block_size, to lists of values: one run for each
-    combination.
+    combination; engine may be all, for every preset.
     slo are limits that a request must keep to count as good.
     figures are drawn when all runs are done.
     """
@@ -74,4 +75,36 @@ class TopKeys(Strict):
     seeds: Any = 1
     sweep: Any = None
     slo: SloKeys | None = None
+    figures: list[str] | None = None
+
+
+class ReplayedTrace(Strict):
+    """A trace that policies are replayed on.
+
+    workload is where the prompts come from (kvsim list workloads); seed 0 draws what it draws.
+    block_size is in tokens: a cache finds and evicts whole blocks.
+    """
+
+    workload: Any
+    block_size: Annotated[int, Field(ge=1, le=MAX_REPLAY_BLOCK)] = 16
+
+
+class ReplayKeys(Strict):
+    """An experiment without an engine: eviction policies of a prefix cache, replayed on traces.
+
+    name is also that of the folder of results: letters, digits, dots, _ and -.
+    description says what the experiment asks, in a few sentences.
+    policies are the eviction policies to compare (kvsim list policies), in place of engine,
+    allocator, scheduler and cost; the bounds unbounded, clairvoyant and none are always there.
+    traces maps what a trace is called in tables and figures to its workload and block_size.
+    capacity_tokens are the sizes of the cache; what an unbounded one holds in the end, halved ten
+    times, if they are left out.
+    figures are drawn when all runs are done.
+    """
+
+    name: str
+    description: str = ""
+    policies: list[str]
+    traces: Any
+    capacity_tokens: list[Annotated[int, Field(ge=1)]] | None = None
     figures: list[str] | None = None

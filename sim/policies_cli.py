@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from workloads.trace import Trace
 
 BLOCK_SIZE = 16
-MAX_BLOCK_SIZE = 1 << 20
 
 
 def add_policies(parts: Any) -> None:
@@ -47,6 +46,7 @@ def policies_command(arguments: argparse.Namespace) -> int:
     import pandas as pd
 
     from sim.policies import POLICIES
+    from sim.policies.text import policy_lines
 
     sizes = _block_sizes(arguments.block_size, len(arguments.files))
     capacities = None if arguments.capacity is None else _numbers("capacity", arguments.capacity)
@@ -58,7 +58,7 @@ def policies_command(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print("\n".join(json.dumps(row, allow_nan=False) for row in mine), flush=True)
         else:
-            print("\n".join(_lines(pd.DataFrame(mine))), flush=True)
+            print("\n".join(policy_lines(pd.DataFrame(mine))), flush=True)
     if arguments.out is not None:
         paths = _write(pd.DataFrame(found), Path(arguments.out))
         if not arguments.json:
@@ -75,12 +75,14 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def _block_sizes(text: str, num_files: int) -> list[int]:
+    from sim.keys import MAX_REPLAY_BLOCK
+
     sizes = _numbers("block-size", text)
     if len(sizes) not in {1, num_files}:
         raise UserError(f"--block-size: {len(sizes)} sizes for {num_files} traces")
     for size in sizes:
-        if not 1 <= size <= MAX_BLOCK_SIZE:
-            raise UserError(f"--block-size: {size}; accepted: 1 to {MAX_BLOCK_SIZE}")
+        if not 1 <= size <= MAX_REPLAY_BLOCK:
+            raise UserError(f"--block-size: {size}; accepted: 1 to {MAX_REPLAY_BLOCK}")
     return sizes * (num_files // len(sizes))
 
 
@@ -106,6 +108,7 @@ def _load(file: str) -> Trace:
     """The trace of a file, of a name, or of an experiment's workload."""
     from sim.config import ConfigError
     from sim.experiment import load_experiment
+    from sim.replays import ReplaySpec
     from sim.runspec import load_trace
     from workloads import open_file
     from workloads.publictraces import path_of
@@ -116,32 +119,11 @@ def _load(file: str) -> Trace:
         spec = load_experiment(file).runs()[0]
     except ConfigError as error:
         raise UserError(str(error)) from None
+    if isinstance(spec, ReplaySpec):
+        raise UserError(f"{file}: names policies itself; kvsim run {file} replays them")
     if spec.skip:
         raise UserError(f"{file}: {spec.skip}")
     return load_trace(spec.config["workload"], Path(spec.folder), spec.seed)
-
-
-def _lines(table: pd.DataFrame) -> list[str]:
-    """Hit rates in percent: a line a policy, a column a capacity."""
-    first = table.iloc[0]
-    capacities = list(dict.fromkeys(table["capacity_tokens"]))
-    lines = [
-        f"{first['trace']}: {first['num_requests']:,} requests, {first['num_prompt_tokens']:,} "
-        f"prompt tokens, blocks of {first['block_size']}; hit rate in %",
-        f"  {'capacity':<15}" + "".join(f"{_short(tokens):>8}" for tokens in capacities),
-    ]
-    for policy in dict.fromkeys(table["policy"]):
-        rates = table.loc[table["policy"] == policy, "hit_rate"]
-        lines.append(f"  {policy:<15}" + "".join(f"{100 * rate:>8.2f}" for rate in rates))
-    return lines
-
-
-def _short(tokens: int) -> str:
-    """A number of tokens in at most seven characters."""
-    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if tokens >= 10 * size:
-            return f"{tokens / size:.4g}{unit}"
-    return str(tokens)
 
 
 def _write(table: pd.DataFrame, folder: Path) -> list[Path]:

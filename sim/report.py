@@ -16,6 +16,7 @@ from rich.table import Table
 
 from sim import figures, results
 from sim.experiment import Experiment
+from sim.policies.text import policy_lines
 from sim.runner import RunOptions, run_experiment
 
 MAX_ROWS_SHOWN = 60
@@ -170,6 +171,25 @@ def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], l
 
 def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
     """A table of the runs, what to keep in mind of them, and the files, on stdout."""
+    if experiment.is_replay:
+        print("\n".join(_replay_lines(outcome.rows)))
+    else:
+        _print_runs(outcome)
+    for warning in (*experiment.warnings, *extrapolation_warnings(outcome.rows)):
+        print(f"warning: {warning}")
+    for path in outcome.files:
+        print(path)
+
+
+def _replay_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Hit rates by trace; traces without any are warned of."""
+    table = pd.DataFrame([row for row in rows if row["status"] not in UNMADE])
+    if not len(table):
+        return []
+    return [line for _, own in table.groupby("trace", sort=False) for line in policy_lines(own)]
+
+
+def _print_runs(outcome: Outcome) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", no_wrap=True)
     for name in ("token %", "reserv. %", "intern. %", "extern. %", "free %"):
@@ -181,10 +201,6 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
     Console(width=MIN_WIDTH if not sys.stdout.isatty() else None).print(table)
     if len(outcome.rows) > MAX_ROWS_SHOWN:
         print(f"… and {len(outcome.rows) - MAX_ROWS_SHOWN} more runs, in summary.csv")
-    for warning in (*experiment.warnings, *extrapolation_warnings(outcome.rows)):
-        print(f"warning: {warning}")
-    for path in outcome.files:
-        print(path)
 
 
 def extrapolation_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
 from sim.experiment import Experiment, RunSpec
 from sim.jit import source_digest
+from sim.replays import ReplaySpec
 from sim.runspec import branches, follow_ups, sequence_content
 
 PACKAGES = ("simpy", "numpy", "numba", "pandas", "pyarrow")
@@ -64,8 +66,12 @@ def run_experiment(
     return rows
 
 
-def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str, Any]:
+def execute(
+    spec: RunSpec | ReplaySpec, root: Path, code: str, options: RunOptions
+) -> dict[str, Any]:
     """Make one run, or find it done; return its summary row."""
+    if isinstance(spec, ReplaySpec):
+        return _replay(spec, root, code, options.force)
     if spec.skip:
         return _row(spec, {"status": "skipped", "reason": spec.skip})
     trace, requests, memory, allocator, scheduler, cost = spec.build()
@@ -109,6 +115,27 @@ def execute(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[s
         **environment(),
     }
     results.write_manifest(folder, facts)
+    return row
+
+
+def _replay(spec: ReplaySpec, root: Path, code: str, is_forced: bool) -> dict[str, Any]:
+    """Replay one policy, or find it done; return its summary row."""
+    if spec.skip:
+        return {**spec.cells, "status": "skipped", "reason": spec.skip}
+    key, folder = spec.key(code), root / "runs" / spec.run_id
+    found = None if is_forced else results.finished_row(folder, key)
+    if found is not None:
+        return found
+    results.open_run(folder)
+    started = time.perf_counter()
+    try:
+        row = {**spec.cells, "status": "finished", "reason": None, **spec.measure()}
+    except Exception as error:  # the others go on
+        return {**spec.cells, "status": "error", "reason": _one_line(error)}
+    results.write_json(folder / "summary.json", row)
+    wall_s = time.perf_counter() - started
+    facts = {"key": key, "run": spec.run_id, "config": spec.config, "wall_s": wall_s}
+    results.write_manifest(folder, {**facts, **environment()})
     return row
 
 
@@ -157,6 +184,7 @@ def environment() -> dict[str, Any]:
     }
 
 
+@cache
 def _commit() -> str | None:
     """The checkout's commit, with + if it has changes; None outside of a checkout."""
     root = Path(__file__).parent.parent

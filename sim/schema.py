@@ -23,7 +23,7 @@ from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
 from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
 from sim.hardware_keys import ConfigKeys, DeviceKeys, ModelKeys
 from sim.hardware_types import MAX_MODEL_LEN
-from sim.keys import TopKeys
+from sim.keys import ReplayedTrace, ReplayKeys, TopKeys
 from sim.plugins import (
     Strict,
     Table,
@@ -32,7 +32,9 @@ from sim.plugins import (
     parameter_model,
     split_key,
 )
-from sim.sweep import SWEEPABLE
+from sim.policies import POLICIES
+from sim.replays import FIGURES as REPLAY_FIGURES
+from sim.sweep import ALL, SWEEPABLE
 
 Schema = dict[str, Any]
 
@@ -49,19 +51,55 @@ def experiment_schema() -> Schema:
     for key, schema in _open_keys(definitions).items():
         schema["description"] = top["properties"][key]["description"]
         top["properties"][key] = schema
+    replay = _replay_keys(definitions)
+    of_engines, of_replays = set(top["properties"]), set(replay["properties"])
+    top["properties"] |= {k: v for k, v in replay["properties"].items() if k not in of_engines}
     top["properties"]["name"]["pattern"] = f"^(?:{NAME.pattern})$"
+    whole = [
+        _unless(["engine"], {"required": ["allocator"]}, or_swept="engine"),
+        _unless(["sweep"], _complete([key for key in PLUGINS if key not in PARTS])),
+        _unless(["sweep", "engine"], _complete(PARTS)),
+    ]
     return {
         "$schema": DIALECT,
         "title": "kvsim experiment",
         **top,
         "required": ["name"],
-        "allOf": [
-            _unless(["engine"], {"required": ["allocator"]}, or_swept="engine"),
-            _unless(["sweep"], _complete([key for key in PLUGINS if key not in PARTS])),
-            _unless(["sweep", "engine"], _complete(PARTS)),
-        ],
+        "if": {"required": ["policies"]},
+        "then": {
+            "propertyNames": {"enum": sorted(of_replays)},
+            "properties": {"figures": _figures(REPLAY_FIGURES)},
+            "required": ["traces"],
+        },
+        "else": {
+            "propertyNames": {"enum": sorted(of_engines)},
+            "properties": {"figures": _figures(FIGURE_NAMES)},
+            "allOf": whole,
+        },
         "$defs": definitions.schemas,
     }
+
+
+def _replay_keys(definitions: _Definitions) -> Schema:
+    """The schema of experiments that replay policies; what they share with the others aside."""
+    replay = _keys(ReplayKeys, definitions)
+    keys = replay["properties"]
+    names = {"items": {"enum": list(POLICIES)}, "minItems": 1, "uniqueItems": True}
+    keys["policies"] |= names
+    trace = _keys(ReplayedTrace, definitions)
+    about = trace["properties"]["workload"]["description"]
+    whole = {"allOf": [_ref("workload"), _ref("workload complete")], "type": ["object"]}
+    trace["properties"]["workload"] = whole | {"description": about}
+    definitions.schemas["replayed-trace"] = trace
+    pattern = {"pattern": f"^(?:{NAME.pattern})$"}
+    one = {"additionalProperties": _ref("replayed-trace"), "propertyNames": pattern}
+    keys["traces"] |= one | {"type": "object", "minProperties": 1}
+    return replay
+
+
+def _figures(names: Iterable[str]) -> Schema:
+    items = {"enum": list(names)}
+    return _any_of({"type": "array", "items": items, "uniqueItems": True}, NULL)
 
 
 def _unless(keys: Iterable[str], then: Schema, or_swept: str | None = None) -> Schema:
@@ -110,13 +148,12 @@ def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
                     "pattern": rf"^({roots})(\.|$)",
                     "not": {"enum": ["allocator", "allocator.kind"]},
                 },
+                "properties": {"engine": _any_of({"type": "array", "minItems": 1}, {"const": ALL})},
                 "additionalProperties": {"type": "array", "minItems": 1},
             },
             NULL,
         ),
-        "figures": _any_of(
-            {"type": "array", "items": {"enum": list(FIGURE_NAMES)}, "uniqueItems": True}, NULL
-        ),
+        "figures": _figures([*FIGURE_NAMES, *REPLAY_FIGURES]),
     }
 
 

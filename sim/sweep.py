@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from sim.config import PLUGINS, Point
-from sim.engine_presets import Engines, lay_over
+from sim.engine_presets import ENGINES, Engines, lay_over
 from sim.overlay import Overlay
 from sim.plugins import Config, Report, find_class, guess, parameter_names
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted
 
 MAX_POINTS = 100_000
 ENGINE = "engine"
+ALL = "all"  # sweep: {engine: all}
 SWEEPABLE = (
     ENGINE,
     "allocator",
@@ -69,8 +70,8 @@ class Axis:
 
     @property
     def path(self) -> KeyPath:
-        """The key as a path."""
-        return tuple(self.key.split("."))
+        """The key as a path; a number is a place in a list."""
+        return tuple(int(part) if part.isdecimal() else part for part in self.key.split("."))
 
 
 @dataclass
@@ -109,7 +110,10 @@ class Cell:
 
 
 def read_axes(value: Any, report: Report) -> list[Axis]:
-    """The sweep of an experiment; what is wrong with it is reported and left out."""
+    """The sweep of an experiment; what is wrong with it is reported and left out.
+
+    Of engines, "all" is every preset.
+    """
     if value is None:
         return []
     if not isinstance(value, dict):
@@ -125,8 +129,11 @@ def read_axes(value: Any, report: Report) -> list[Axis]:
             report(where, "cannot be swept; accepted: engine, and keys of allocator and scheduler")
         elif key in {"allocator", "allocator.kind"}:
             report(where, "cannot be swept; accepted: a list of allocators")
+        elif key == ENGINE and values == ALL:
+            axes.append(Axis(key, tuple(ENGINES)))
         elif not isinstance(values, list) or not values:
-            report(where, "must be a list of at least one value")
+            of_engines = ", or all" if key == ENGINE else ""
+            report(where, f"must be a list of at least one value{of_engines}")
         elif len({json.dumps(v, sort_keys=True) for v in values}) < len(values):
             report(where, "has a value twice")
         else:
@@ -219,13 +226,17 @@ def _names_engine(cell: Cell) -> bool:
     return cell.data.get(ENGINE) is not None or (is_meant and not is_swept)
 
 
-def _with(data: Any, path: KeyPath, value: Any) -> Config:
+def _with(data: Any, path: KeyPath, value: Any) -> Any:
     """A copy of data with another value at path. Raises ValueError if there is no such place."""
     if data is None:
         data = {}
+    first = path[0]
+    if isinstance(data, list) and isinstance(first, int) and first < len(data):
+        below = value if len(path) == 1 else _with(data[first], path[1:], value)
+        return [*data[:first], below, *data[first + 1 :]]
     if not isinstance(data, dict):
         raise ValueError(f"cannot be set: {dotted(path)} would be a key of {data!r}")
-    key = str(path[0])
+    key = str(first)
     below = value if len(path) == 1 else _with(data.get(key), path[1:], value)
     return {**data, key: below}
 
@@ -251,6 +262,20 @@ def _check_used(axes: list[Axis], entries: list[Any], report: Report) -> None:
         if known and not any(_applies(axis, entry) for entry in entries):
             sentence = f"no allocator here has it{guess(str(axis.path[1]), known)}"
             report(("sweep", axis.key), sentence)
+
+
+def skip_engines(cells: list[Cell]) -> None:
+    """Where engines are swept, those that the trace does not do for are rows with their reason.
+
+    Unless it does for none, or the experiment itself says what is wrong.
+    """
+    if all(cell.problems for cell in cells):
+        return
+    for cell in cells:
+        is_swept = any(axis.key == ENGINE for axis in cell.indices)
+        if cell.problems and is_swept and all(path == (ENGINE,) for path, _ in cell.problems):
+            cell.skip = "; ".join(sentence for _, sentence in cell.problems)
+            cell.problems = []
 
 
 def flush(cells: list[Cell], errors: Errors) -> None:

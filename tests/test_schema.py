@@ -78,6 +78,16 @@ MIX = {
     },
 }
 MIX["workload"]["workloads"][2]["workload"].pop("max_tokens")
+REPLAY = {
+    "name": "t",
+    "policies": ["lru", "arc"],
+    "traces": {
+        "chat": {"workload": SHARING["workload"] | {"num_samples": 1}, "block_size": 8},
+        "again": {"workload": SHARING["workload"]},
+    },
+    "capacity_tokens": [64, 512],
+    "figures": ["prefix_policies"],
+}
 MIXTURE = {"kind": "mixture", "components": [5, {"kind": "gamma", "mean": 5, "cv": 1}]}
 
 
@@ -128,7 +138,7 @@ def test_every_experiment_of_ours_is_valid(path):
 
 
 def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
-    for data in (BASE, INLINE, SHARING, MIX, ENGINE):
+    for data in (BASE, INLINE, SHARING, MIX, ENGINE, REPLAY):
         assert is_valid(data)
         assert check_accepts(data, tmp_path)
 
@@ -154,6 +164,8 @@ def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
         changed("scheduler", "kind", to="fcfs", base=ENGINE),
         {**changed("allocator", base=SHARING), "sweep": {"engine": ["orca-max", "x.yaml"]}},
         {**changed("workload", "arrivals", "rate"), "sweep": {"workload.arrivals.rate": [1]}},
+        {**changed("allocator", base=SHARING), "sweep": {"engine": "all"}},
+        changed("capacity_tokens", to=None, base=REPLAY),
         {**changed("workload"), "sweep": {"workload": [BASE["workload"]]}},
     ],
     ids=str,
@@ -237,6 +249,23 @@ MISTAKES = [
     changed("workload", "workloads", 1, "workload", "kind", to="outline", base=MIX),
     changed("workload", "workloads", 1, "workload", base=MIX),
     changed("workload", "workloads", 2, "workload", "arrivals", "rat", to=1, base=MIX),
+    changed("sweep", to={"allocator.block_size": "all"}),
+    changed("traces", base=REPLAY),
+    changed("policies", base=REPLAY),
+    changed("policies", to=[], base=REPLAY),
+    changed("policies", to=["lru", "mru"], base=REPLAY),
+    changed("policies", to=None, base=REPLAY),
+    changed("allocator", to={"kind": "prefix"}, base=REPLAY),
+    changed("figures", to=["waste"], base=REPLAY),
+    changed("figures", to=["prefix_policies"]),
+    changed("traces", to={}, base=REPLAY),
+    changed("traces", "chat", to=5, base=REPLAY),
+    changed("traces", "chat", "block_size", to=0, base=REPLAY),
+    changed("traces", "chat", "workload", base=REPLAY),
+    changed("traces", "chat", "workload", "arrivals", base=REPLAY),
+    changed("traces", "chat", "workload", "kind", to="sharegbt", base=REPLAY),
+    changed("traces", "a/b", to=REPLAY["traces"]["chat"], base=REPLAY),
+    changed("capacity_tokens", to=[0], base=REPLAY),
 ]
 
 
@@ -265,7 +294,7 @@ JUNK = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    base=st.sampled_from([BASE, INLINE, SHARING, MIX, ENGINE]),
+    base=st.sampled_from([BASE, INLINE, SHARING, MIX, ENGINE, REPLAY]),
     data=st.data(),
     how=st.sampled_from(["replace", "remove", "add"]),
     junk=JUNK,

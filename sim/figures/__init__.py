@@ -12,10 +12,13 @@ import matplotlib.style
 from sim.figures.base import Drawing, FigureError, Results
 from sim.figures.batched import draw_batched
 from sim.figures.block_tables import draw_block_tables
+from sim.figures.engines import draw_engines
 from sim.figures.forces import draw_block_size_forces
 from sim.figures.latency import draw_latency_vs_rate
+from sim.figures.policies import draw_prefix_policies
 from sim.figures.pool_map import draw_pool_map
 from sim.figures.running import draw_requests
+from sim.figures.sharing import draw_block_size_sharing
 from sim.figures.style import STYLE
 from sim.figures.sweep import draw_metric_vs_sweep
 from sim.figures.timeline import draw_timeline
@@ -36,6 +39,9 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "latency_vs_rate": draw_latency_vs_rate,
     "waste_vs_load": draw_waste_vs_load,
     "block_size_forces": draw_block_size_forces,
+    "prefix_policies": draw_prefix_policies,
+    "engines": draw_engines,
+    "block_size_sharing": draw_block_size_sharing,
 }
 
 # neither dates nor versions: the same bytes on every drawing

@@ -34,13 +34,18 @@ class Group:
 
 
 def parameters(summary: pd.DataFrame) -> list[str]:
-    """The columns that tell runs apart: dotted ones, and those before `allocator`."""
+    """The columns that tell runs apart: dotted ones, and those between `allocator` and `reason`.
+
+    Keys at the top of an experiment, such as engine, have no dot.
+    """
     columns = [str(column) for column in summary.columns]
-    before = columns[: columns.index("allocator")] if "allocator" in columns else []
+    between: list[str] = []
+    if {"allocator", "reason"} <= set(columns):
+        between = columns[columns.index("allocator") : columns.index("reason")]
     return [
         column
         for column in columns
-        if column not in NO_PARAMETERS and ("." in column or column in before)
+        if column not in NO_PARAMETERS and ("." in column or column in between)
     ]
 
 

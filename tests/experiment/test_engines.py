@@ -17,6 +17,8 @@ from sim.config import PLUGINS
 from sim.engine import Options, simulate
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, lay_over, read_engine
 from sim.plugins import find_class, parameter_names
+from sim.report import run_and_write
+from sim.runner import RunOptions
 from sim.runspec import sequence_content
 from sim.sequence import SequenceTable
 
@@ -269,6 +271,38 @@ def test_engines_are_swept_in_the_order_of_the_sweep_and_each_has_its_own_axes(
     ]
 
 
+def test_a_sweep_of_all_engines_is_one_of_every_preset(tmp_path: Path) -> None:
+    sweep = "sweep: {engine: all}\nmodel: llama-3-8b\ndevice: h100-sxm\n"
+    workload = SHARED.replace("kind: sharegpt", "kind: sharegpt, max_tokens: 400")
+    experiment = load(tmp_path, f"name: example\n{workload}{sweep}")
+    assert [spec.cells["engine"] for spec in experiment.runs()] == ENGINES
+
+
+def test_of_swept_engines_one_that_lacks_something_of_the_trace_is_a_row_with_its_reason(
+    tmp_path: Path,
+) -> None:
+    text = f"{HEAD}{INLINE}sweep: {{engine: [vllm-0.2, vllm-0.32]}}\n"
+    experiment = load(tmp_path, text)
+    reason = (
+        "vllm-0.32's allocator: prefix needs prefix identity of the trace; inline provides "
+        "arrivals; or set enable_prefix_caching: false"
+    )
+    assert [spec.skip for spec in experiment.runs()] == ["", reason]
+    assert f"warning       skipped: {reason}" in experiment.budget_lines()
+    outcome = run_and_write(experiment, tmp_path / "out", RunOptions())
+    assert [row["status"] for row in outcome.rows] == ["finished", "skipped"]
+    assert outcome.rows[1]["reason"] == reason
+
+
+def test_engines_none_of_which_has_what_it_needs_are_refused(tmp_path: Path) -> None:
+    sweep = "sweep: {engine: [vllm-0.19, vllm-0.32]}\n"
+    lines = errors_of(tmp_path, f"{HEAD}{INLINE}{sweep}")
+    assert [line.partition(": prefix needs")[0] for line in lines] == [
+        f'x.yaml:9: sweep.engine.{i}: "{name}": {name}\'s allocator'
+        for i, name in enumerate(["vllm-0.19", "vllm-0.32"])
+    ]
+
+
 def test_a_swept_part_lies_over_the_engine_s_as_one_in_the_file_does(tmp_path: Path) -> None:
     sweep = "sweep: {scheduler: [{max_num_seqs: 4}, {kind: fcfs}]}\n"
     first, second = configs(tmp_path, text("vllm-0.32", sweep))
@@ -394,7 +428,7 @@ REFUSED = {
     ),
     "a sweep of one engine without a list": (
         f"name: example\n{SHARED}sweep: {{engine: vllm-0.32}}\n",
-        ["x.yaml:3: sweep.engine: must be a list of at least one value"],
+        ["x.yaml:3: sweep.engine: must be a list of at least one value, or all"],
     ),
     "an allocator that is the same under two engines": (
         f"name: example\n{SHARED}sweep: {{engine: [orca-max, orca-pow2]}}\n"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from experiment_files import BOTH, HEAD, INLINE, PAGED, SHAREGPT, ids, load
+from experiment_files import BOTH, HEAD, INLINE, PAGED, SHAREGPT, errors_of, ids, load
 from sim import report
 from sim.engine import simulate
 from sim.experiment import FIGURE_NAMES
@@ -64,6 +64,19 @@ allocator:
         "allocator",
         "allocator.reservation",
     ]
+
+
+def test_a_sweep_may_name_an_entry_of_a_list(tmp_path: Path) -> None:
+    workload = SHAREGPT.replace("}}\n", "}, prefix: [{kind: shared, tokens: 8}]}\n")
+    experiment = load(
+        tmp_path, HEAD + workload + PAGED + "sweep: {workload.prefix.0.tokens: [8, 40]}\n"
+    )
+    swept = [spec.config["workload"]["prefix"][0]["tokens"] for spec in experiment.runs()]
+    assert swept == [8, 40]
+    (line,) = errors_of(
+        tmp_path, HEAD + workload + PAGED + "sweep: {workload.prefix.1.tokens: [8]}\n"
+    )
+    assert line.startswith("x.yaml:6: sweep.workload.prefix.1.tokens.0: 8: cannot be set: ")
 
 
 def test_every_default_is_filled_in(tmp_path: Path) -> None:

@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from figure_data import SHARES, SOURCE, footer, for_figure, make_results, summary_row, sweep_rows
+from figure_data import (
+    SHARES,
+    SOURCE,
+    engine_rows,
+    footer,
+    for_figure,
+    make_results,
+    policy_rows,
+    sharing_rows,
+    summary_row,
+    sweep_rows,
+)
 from sim.figures import FIGURES, Results
 from sim.figures.pool_map import draw_pool_map
 from sim.figures.running import draw_requests
@@ -111,6 +122,37 @@ def test_latencies_that_span_decades_are_drawn_on_a_log_axis_with_plain_numbers(
     assert not [label for label in labels if "$" in label]
     assert {"0.1", "1", "10"} <= set(labels)
     assert [text.get_text() for text in normalized.texts] == ["no data"]
+
+
+def test_engines_are_rows_by_who_runs_most_and_say_what_they_do_not_serve() -> None:
+    drawing = FIGURES["engines"](make_results(engine_rows()))
+    assert drawing.points["label"].tolist() == ["b", "c", "a", "d"]
+    shares, running, preemptions, _ = drawing.figure.axes
+    names = [label.get_text() for label in shares.get_yticklabels()]
+    assert names == ["b", "c\n25 % not served", "a", "d"]
+    assert [bar.get_width() for bar in running.patches] == [5.0, 4.0, 3.0, 0.0]
+    assert [bar.get_width() for bar in preemptions.patches] == [3.0, 3.0, 3.0, 0.0]
+    assert "needs what the trace has not" in [text.get_text() for text in shares.texts]
+    widths = np.array([bar.get_width() for bar in shares.patches]).reshape(6, 4)
+    np.testing.assert_allclose(widths.sum(axis=0), [1, 1, 1, 0])
+
+
+def test_hits_lost_are_counted_from_the_smallest_blocks() -> None:
+    drawing = FIGURES["block_size_sharing"](make_results(sharing_rows(sweep_rows())))
+    assert drawing.points["lost_hit_rate"].tolist() == pytest.approx([0, 0.07, 0.15, 0.31])
+    internal, lost, _, against = drawing.figure.axes
+    assert list(lost.lines[0].get_ydata()) == drawing.points["lost_hit_rate"].tolist()
+    assert list(internal.lines[0].get_xdata()) == [1, 8, 16, 32]
+    assert list(against.lines[0].get_xdata()) == list(lost.lines[0].get_ydata())
+    assert list(against.lines[0].get_ydata()) == list(internal.lines[0].get_ydata())
+
+
+def test_policies_are_lines_and_a_trace_that_was_not_there_is_said() -> None:
+    drawing = FIGURES["prefix_policies"](make_results(policy_rows()))
+    (axes,) = drawing.figure.axes
+    lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert lines == {"clairvoyant": [0.5, 0.6], "lru": [0.2, 0.6], "none": [0, 0]}
+    assert "far: skipped" in footer(drawing)
 
 
 def test_the_shares_by_rate_add_to_the_whole_pool() -> None:

@@ -54,6 +54,9 @@ def test_the_look_comes_from_the_style_file_not_from_the_user(
         ("requests", "no run has a timeline"),
         ("metric_vs_sweep", "no parameter with numbers was swept"),
         ("pool_map", "no run of at most 4,096 slots has recorded its blocks"),
+        ("engines", "needs a sweep of engine"),
+        ("block_size_sharing", "needs a sweep of allocator.block_size"),
+        ("prefix_policies", "needs an experiment with policies"),
         ("block_tables", "no run that has recorded its blocks is small enough: at most 32 blocks"),
     ],
 )

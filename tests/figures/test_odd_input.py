@@ -19,6 +19,22 @@ from sim.figures.tables import TERMS
 from sim.figures.waste import draw_waste
 
 
+def varied(name: str, rows: list[dict]) -> list[dict]:
+    """The rows with what the figure needs to differ."""
+    policy = {"policy": "lru", "capacity_tokens": 8, "num_requests": 9, "block_size": 16}
+    more = {
+        "block_size_forces": lambda i, row: {"allocator.block_size": 8 << i % 2},
+        "block_size_sharing": lambda i, row: {"allocator.block_size": 8 << i % 2, "hit_rate": 0.5},
+        "engines": lambda i, row: {"engine": f"{row['allocator']} {i}", "reason": None},
+        "prefix_policies": lambda i, row: {
+            **policy,
+            "trace": f"{row['allocator']} {i}",
+            "hit_rate": 0.5,
+        },
+    }
+    return [row | more.get(name, lambda *_: {})(i, row) for i, row in enumerate(rows)]
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Path) -> None:
     rows = [
@@ -27,9 +43,7 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
         )
         for i in range(200)
     ]
-    if name == "block_size_forces":
-        rows = [{**row, "allocator.block_size": 8 << i % 2} for i, row in enumerate(rows)]
-    results = make_results(rows)
+    results = make_results(varied(name, rows))
     draw(name, results, tmp_path)
     note = footer(FIGURES[name](results))
     said = {
@@ -43,6 +57,9 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
         "latency_vs_rate": "The first 12 of 200 lines",
         "waste_vs_load": "The first 12 of 200 panels",
         "block_size_forces": "The first 12 of 200 lines",
+        "block_size_sharing": "The first 12 of 200 lines",
+        "engines": "The first 30 of 200 rows",
+        "prefix_policies": "The first 12 of 200 traces",
     }
     assert said[name] in note
 
@@ -64,9 +81,7 @@ def test_odd_names_are_drawn_as_text(name: str, odd: str, tmp_path: Path) -> Non
         summary_row(f"r{i}", kind, **{"workload.rate": 1.0 + i, "workload._path$": kind})
         for i, kind in enumerate(ODD_NAMES)
     ]
-    if name == "block_size_forces":
-        rows = [{**row, "allocator.block_size": 8 << i % 2} for i, row in enumerate(rows)]
-    results = make_results(rows, name=odd)
+    results = make_results(varied(name, rows), name=odd)
     paths = draw(name, results, tmp_path)
     assert all(path.exists() for path in paths)
 
@@ -85,6 +100,14 @@ def test_numbers_of_any_size(name: str, factor: float, tmp_path: Path) -> None:
     draw(name, results, tmp_path)
 
 
+NEEDS = {
+    "block_size_forces": r"needs a sweep of allocator\.block_size",
+    "block_size_sharing": r"needs a sweep of allocator\.block_size",
+    "engines": "needs a sweep of engine",
+    "prefix_policies": "needs an experiment with policies",
+}
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_one_run_that_never_queued(name: str, tmp_path: Path) -> None:
     row = summary_row("r0", "paged", **{"allocator.block_size": 16})
@@ -94,8 +117,8 @@ def test_one_run_that_never_queued(name: str, tmp_path: Path) -> None:
         with pytest.raises(FigureError, match="no rate was swept"):
             draw(name, results, tmp_path)
         return
-    if name == "block_size_forces":
-        with pytest.raises(FigureError, match=r"needs a sweep of allocator\.block_size"):
+    if name in NEEDS:
+        with pytest.raises(FigureError, match=NEEDS[name]):
             draw(name, results, tmp_path)
         return
     draw(name, results, tmp_path)

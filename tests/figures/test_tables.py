@@ -25,6 +25,14 @@ def test_labels_name_what_differs() -> None:
     assert groups(frame)[0].label == "contiguous, reservation=max (stalled)"
 
 
+def test_a_swept_key_without_a_dot_tells_runs_apart() -> None:
+    frame = pd.DataFrame(
+        {"run": ["a", "b"], "allocator": ["paged"] * 2, "engine": ["x", "y"], "reason": [None] * 2}
+    )
+    frame["num_slots"] = 5
+    assert [group.label for group in groups(frame)] == ["paged, engine=x", "paged, engine=y"]
+
+
 def test_parameters_with_one_ending_keep_their_full_names() -> None:
     frame = pd.DataFrame({"run": ["a"], "x.rate": [1], "y.rate": [2.5], "allocator": ["paged"]})
     assert groups(frame)[0].label == "paged, x.rate=1, y.rate=2.5"

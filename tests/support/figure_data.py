@@ -85,8 +85,50 @@ def sweep_rows(values: tuple[object, ...] = (1, 8, 16, 32), seeds: int = 2) -> l
     return rows
 
 
+def engine_rows(rows: list[dict] | None = None) -> list[dict]:
+    """Two engines with one allocator, one that refuses requests, and one that was not run."""
+    cells = {"num_requests": 8, "num_finished": 8, "num_preemptions": 3, "reason": None}
+    cells |= {"ttft_s_p50": 0.5, "ttft_s_p90": 20.0}
+    found = [
+        {"run": name, "status": "finished", "allocator": kind, "engine": name}
+        | {**summary_row(name, kind), **cells, "num_running_mean": running}
+        for name, kind, running in (("a", "paged", 3.0), ("b", "paged", 5.0), ("c", "prefix", 4.0))
+    ]
+    found[2]["num_finished"] = 6
+    skipped = {"run": "d", "status": "skipped", "allocator": "prefix", "engine": "d"}
+    return [*found, skipped | {"reason": "needs what the trace has not", "experiment": "example"}]
+
+
+def sharing_rows(rows: list[dict]) -> list[dict]:
+    """Rows of memory that finds prefixes, fewer the larger its blocks are."""
+    sizes = [row["allocator.block_size"] for row in rows]
+    kept = [(row, size) for row, size in zip(rows, sizes, strict=True) if size is not None]
+    return [row | {"hit_rate": 0.8 - 0.01 * size} for row, size in kept]
+
+
+def policy_rows(rows: list[dict] | None = None) -> list[dict]:
+    """Three policies at two capacities on one trace, and a trace that was not there."""
+    found = []
+    for policy, rates in {"clairvoyant": (0.5, 0.6), "lru": (0.2, 0.6), "none": (0, 0)}.items():
+        for tokens, rate in zip((64, 128), rates, strict=True):
+            row = {"run": f"chat-{policy}-{tokens}", "status": "finished", "reason": None}
+            row |= {"allocator": None, "trace": "chat", "policy": policy, "hit_rate": rate}
+            found.append(row | {"capacity_tokens": tokens, "num_requests": 9, "block_size": 16})
+    absent = {"run": "far", "status": "skipped", "reason": "not there", "allocator": None}
+    return [*found, absent | {"trace": "far"}]
+
+
+OTHER_ROWS = {
+    "engines": engine_rows,
+    "block_size_sharing": sharing_rows,
+    "prefix_policies": policy_rows,
+}
+
+
 def for_figure(name: str, rows: list[dict]) -> list[dict]:
     """Rows that the figure can draw: some need a swept rate instead of a block size."""
+    if name in OTHER_ROWS:
+        return OTHER_ROWS[name](rows)
     if name not in LOAD_FIGURES:
         return rows
     renamed = []

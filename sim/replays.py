@@ -1,0 +1,238 @@
+"""Experiments without an engine: `policies:` replayed on `traces:`, as runs that are plain data.
+
+One run is one policy on one trace at one capacity, so that runs are reused, spread over cores and
+drawn like those of an engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sim.config import NAME, resolve_part
+from sim.keys import ReplayedTrace, ReplayKeys
+from sim.plugins import Config, Report, guess, shown, validate
+from sim.policies import POLICIES, References, hit_rate, references
+from sim.policies.replay import hit_blocks
+from sim.policies.sweep import default_capacities, rows
+from sim.runspec import load_trace
+from sim.yaml_nodes import KeyPath
+from workloads.publictraces import AbsentTraceError
+from workloads.trace import TraceError
+
+BOUNDS = ("unbounded", "clairvoyant", "none")  # the ceilings and the floor of every replay
+FIGURES = ("prefix_policies",)
+SEED = 0
+
+
+@dataclass(frozen=True)
+class ReplaySpec:
+    """One run, as plain data. config has the policy, the workload with its defaults, block_size
+    and capacity_tokens; cells begin the run's summary row. folder is where relative paths start.
+    skip says why it is not made, empty if it is.
+    """
+
+    run_id: str
+    config: Config
+    cells: dict[str, Any]
+    folder: str
+    skip: str = ""
+
+    def asked(self) -> References:
+        """What the trace asks of the cache. Raises TraceError if it cannot be read."""
+        return _asked(*self._trace())[0]
+
+    def key(self, source_hash: str) -> str:
+        """A hash of all that the run's row depends on: hex, 32 characters."""
+        facts = [self.config, self.cells, source_hash, _asked(*self._trace())[1]]
+        text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def measure(self) -> dict[str, Any]:
+        """What the policy finds: the row of sim.policies.sweep."""
+        config, label = self.config, self.cells["trace"]
+        (row,) = rows(label, self.asked(), [config["capacity_tokens"]], [config["policy"]])
+        return row
+
+    def _trace(self) -> tuple[str, str, int]:
+        return json.dumps(self.config["workload"]), self.folder, self.config["block_size"]
+
+
+@lru_cache(maxsize=4)
+def _asked(workload: str, folder: str, block_size: int) -> tuple[References, str]:
+    """What a trace asks, and the trace's digest."""
+    trace = load_trace(json.loads(workload), Path(folder), SEED)
+    return references(trace, block_size), trace.digest()
+
+
+@dataclass(frozen=True)
+class Replays:
+    """An experiment's replays: its keys, runs, and what is worth knowing before they begin."""
+
+    keys: ReplayKeys
+    config: Config
+    specs: tuple[ReplaySpec, ...]
+    lines: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass
+class _Trace:
+    """A trace as the file names it, read."""
+
+    label: str
+    workload: Config
+    block_size: int
+    capacities: list[int]
+    lines: list[str]
+    skip: str = ""
+
+
+def read_replays(data: Config, folder: Path, report: Report) -> Replays | None:
+    """Check the keys of a replay and load its traces; None if anything was reported."""
+    reported = 0
+
+    def count(path: KeyPath, sentence: str) -> None:
+        nonlocal reported
+        reported += 1
+        report(path, sentence)
+
+    keys = validate(ReplayKeys, data, (), count)
+    if isinstance(keys, ReplayKeys):
+        _check_names(keys, count)
+    traces = list(_read_traces(data, folder, count))
+    if reported or not isinstance(keys, ReplayKeys):
+        return None
+    for trace in traces:
+        _meet(trace, keys.capacity_tokens, folder, count)
+    if not reported and all(trace.skip for trace in traces):
+        for trace in traces:
+            count(("traces", trace.label, "workload"), trace.skip)
+    if reported:
+        return None
+    policies = [name for name in POLICIES if name in keys.policies or name in BOUNDS]
+    return Replays(
+        keys,
+        _resolved(keys, traces, policies),
+        tuple(_specs(keys, traces, policies, folder)),
+        tuple(line for trace in traces for line in trace.lines),
+        tuple(f"skipped: {trace.skip}" for trace in traces if trace.skip),
+    )
+
+
+def _check_names(keys: ReplayKeys, report: Report) -> None:
+    """Report names that are none: of the experiment, its policies and its figures."""
+    if not NAME.fullmatch(keys.name):
+        report(("name",), _no_folder_name(keys.name))
+    if not keys.policies:
+        report(("policies",), f"must name at least one; accepted: {', '.join(POLICIES)}")
+    lists = {"policies": (keys.policies, POLICIES), "figures": (keys.figures or [], FIGURES)}
+    for key, (names, known) in lists.items():
+        for i, name in enumerate(names):
+            if name not in known:
+                report((key, i), f"unknown name {name!r}{guess(name, list(known))}")
+            elif name in names[:i]:
+                report((key, i), f"{name} is named twice")
+    sizes = keys.capacity_tokens
+    if sizes is not None and len(set(sizes)) < max(1, len(sizes)):
+        report(("capacity_tokens",), "must be a list of at least one value, each once")
+
+
+def _no_folder_name(name: str) -> str:
+    return f"{name!r} is no folder name; accepted: letters, digits, _ . and -"
+
+
+def _read_traces(data: Config, folder: Path, report: Report) -> Iterator[_Trace]:
+    """The traces whose keys are right."""
+    value = data.get("traces", {})
+    example = "{chat: {workload: {kind: trace, name: …}, block_size: 16}}"
+    if not isinstance(value, dict) or not value:
+        if "traces" in data:  # else reported as missing
+            report(("traces",), f"must be a mapping like {example}, got {shown(value)}")
+        return
+    for label, entry in value.items():
+        path = ("traces", label)
+        if not NAME.fullmatch(label):
+            report(path, _no_folder_name(label))
+        if not isinstance(entry, dict):
+            report(path, f"must be a mapping like {{workload: …}}, got {shown(entry)}")
+            continue
+        keys = validate(ReplayedTrace, entry, path, report)
+        workload = None
+        if "workload" in entry:
+            around = (folder, None)
+            workload = resolve_part("workload", entry["workload"], around, _below(path, report))
+        if isinstance(keys, ReplayedTrace) and workload is not None:
+            yield _Trace(label, workload, keys.block_size, [], [])
+
+
+def _below(start: KeyPath, report: Report) -> Report:
+    """A report whose paths begin with start."""
+    return lambda path, sentence: report((*start, *path), sentence)
+
+
+def _meet(trace: _Trace, capacities: Sequence[int] | None, folder: Path, report: Report) -> None:
+    """Load a trace, and settle the capacities that a cache of it is to have."""
+    where = ("traces", trace.label, "workload")
+    try:
+        loaded = load_trace(trace.workload, folder, SEED)
+        asked, _ = _asked(json.dumps(trace.workload), str(folder), trace.block_size)
+    except AbsentTraceError as error:
+        trace.skip = str(error)  # the other traces are replayed
+        return
+    except (TraceError, OSError) as error:
+        report(where, str(error))
+        return
+    trace.capacities = list(capacities or default_capacities(asked))
+    for i, tokens in enumerate(trace.capacities):
+        if tokens < trace.block_size:
+            text = f"{tokens} tokens hold no block of {trace.block_size} ({trace.label})"
+            report(("capacity_tokens", i), text)
+    ceiling = hit_rate(asked, hit_blocks("unbounded", asked, asked.num_blocks))
+    trace.lines.append(
+        f"trace         {trace.label}: {len(loaded):,} requests, {asked.num_blocks:,} different "
+        f"blocks of {trace.block_size}; a cache of all of them would serve {100 * ceiling:.1f} % "
+        "of the prompt tokens"
+    )
+    trace.lines += [f"  {reason}: {count:,}" for reason, count in loaded.notes.items()]
+    if loaded.think_ns is not None:
+        trace.lines.append("  follow-ups come in the order in which sessions start: no engine runs")
+
+
+def _specs(
+    keys: ReplayKeys, traces: Sequence[_Trace], policies: Sequence[str], folder: Path
+) -> Iterator[ReplaySpec]:
+    """The runs: traces x policies x capacities; one for a trace that is not there."""
+    for trace in traces:
+        config = {"workload": trace.workload, "block_size": trace.block_size}
+        for policy in policies if not trace.skip else [None]:
+            for tokens in trace.capacities if not trace.skip else [None]:
+                parts = [trace.label, policy, tokens and f"capacity={tokens}"]
+                run_id = "-".join(part for part in parts if part)
+                yield ReplaySpec(
+                    run_id,
+                    {"policy": policy, **config, "capacity_tokens": tokens},
+                    {"experiment": keys.name, "run": run_id, "trace": trace.label},
+                    str(folder),
+                    trace.skip,
+                )
+
+
+def _resolved(keys: ReplayKeys, traces: Sequence[_Trace], policies: list[str]) -> Config:
+    """The experiment as plain data, defaults filled in."""
+    return {
+        "name": keys.name,
+        "description": keys.description.strip(),
+        "policies": policies,
+        "traces": {
+            trace.label: {"workload": trace.workload, "block_size": trace.block_size}
+            for trace in traces
+        },
+        "capacity_tokens": keys.capacity_tokens,
+        "figures": list(keys.figures or ()),
+    }
