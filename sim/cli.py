@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sim.capacity_cli import add_capacity
 from sim.claims_cli import add_claims
 from sim.trace_cli import add_trace
 from sim.usage import UserError, add_command
@@ -34,6 +35,7 @@ EXAMPLES = """examples:
   kvsim trace policies mooncake-conversation --block-size 512
   kvsim list engines
   kvsim claims --recorded
+  kvsim capacity --model llama-3-8b,llama-3-70b --device h100,a100-80gb --tensor-parallel-size 1,4
   kvsim bench --json
 """
 
@@ -130,6 +132,7 @@ def _add_others(commands: Any) -> None:
     plot.add_argument("--figure", action="append", metavar="NAME", help="only this figure")
     add_trace(commands)
     add_claims(commands)
+    add_capacity(commands)
     bench = add_command(
         commands, "bench", "measure the simulator against bare SimPy", bench_command
     )
