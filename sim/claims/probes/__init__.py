@@ -12,10 +12,12 @@ from typing import Any
 
 from sim.claims.probes import (
     attention,
+    branching,
     engines,
     geometry,
     memory,
     prefix,
+    sharing,
     traces,
     trees,
     worked_example,
@@ -23,6 +25,9 @@ from sim.claims.probes import (
 
 PROBES: dict[str, Callable[..., Any]] = {
     "paged_attention_error": attention.paged_attention_error,
+    "beams_spare_percent": branching.beams_spare_percent,
+    "prompt_share_percent": branching.prompt_share_percent,
+    "samples_spare_percent": branching.samples_spare_percent,
     "accepted_page_sizes": engines.accepted_page_sizes,
     "engine_values": engines.engine_values,
     "kv_ratio": engines.kv_ratio,
@@ -39,6 +44,10 @@ PROBES: dict[str, Callable[..., Any]] = {
     "cache_rules": prefix.cache_rules,
     "documented_example": prefix.documented_example,
     "duplicated_blocks": prefix.duplicated_blocks,
+    "first_write_copies": sharing.first_write_copies,
+    "system_prompt_spares": sharing.system_prompt_spares,
+    "system_prompt_spares_tens_of_gb": sharing.system_prompt_spares_tens_of_gb,
+    "writes_in_place_when_alone": sharing.writes_in_place_when_alone,
     "how_many_below": traces.how_many_below,
     "trace_statistics": traces.trace_statistics,
     "mean_hit_per_request": traces.mean_hit_per_request,
