@@ -176,7 +176,7 @@ def _run(trace: Trace, branches: Branches | None, outputs: IntArray | None = Non
 
 
 def _spared_percent(run: Run) -> float:
-    """Raises ValueError if anybody was preempted."""
+    """Fig. 15's measure of a run. Raises ValueError if nothing was ever held."""
     frac = memory_metrics(run)["shared_blocks_saved_frac"]
     if not isinstance(frac, float):
         raise ValueError("nothing was held")
