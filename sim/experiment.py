@@ -44,6 +44,7 @@ FIGURE_NAMES = (
     "block_size_forces",
     "engines",
     "block_size_sharing",
+    "steps",
 )
 BLOCK_FIGURES = {"pool_map", "block_tables"}
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")

@@ -19,6 +19,7 @@ from sim.figures.policies import draw_prefix_policies
 from sim.figures.pool_map import draw_pool_map
 from sim.figures.running import draw_requests
 from sim.figures.sharing import draw_block_size_sharing
+from sim.figures.steps import draw_steps
 from sim.figures.style import STYLE
 from sim.figures.sweep import draw_metric_vs_sweep
 from sim.figures.timeline import draw_timeline
@@ -42,6 +43,7 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "prefix_policies": draw_prefix_policies,
     "engines": draw_engines,
     "block_size_sharing": draw_block_size_sharing,
+    "steps": draw_steps,
 }
 
 # neither dates nor versions: the same bytes on every drawing
