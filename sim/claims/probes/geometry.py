@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sim.allocators.base import Admission
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.budget import memory_budget
 from sim.claims.probes.trial import Trial
+from sim.engine_presets import read_engine
 from sim.hardware import GPUS, MODELS, find_device, find_model
 from sim.hardware_types import GIB, Device, Model, on_one_gpu
 
@@ -18,10 +21,12 @@ def kv_bytes_per_token(model: str) -> int:
     return model_named(model).kv_bytes_per_token
 
 
-def kv_of_sequence(model: str, tokens: int) -> dict[str, float]:
+def kv_of_sequence(
+    model: str, tokens: int, units: tuple[str, ...] = ("GB", "GiB")
+) -> dict[str, float]:
     """What the KV of a sequence takes, in units of 1e9 bytes (GB) and of 2**30 (GiB)."""
     size = model_named(model).kv_bytes_per_token * tokens
-    return {"GB": size / GB, "GiB": size / GIB}
+    return {unit: size / {"GB": GB, "GiB": GIB}[unit] for unit in units}
 
 
 def requests_of_max_length(model: str, memory_gib: list[float], tokens: int) -> dict[str, int]:
@@ -85,6 +90,12 @@ def weights_and_kv_frac(
         weights = (model_named(model).weights_bytes or 0) / (GB if mixed_units else GIB)
         found[model] = (weights + row["kv_gib"]) / row["total_gib"]
     return found
+
+
+def default_block_size(engine: str) -> int:
+    """Tokens a block where nobody says otherwise: the engine's preset."""
+    block_size: int = read_engine(engine, Path()).part("allocator", None)["block_size"]
+    return block_size
 
 
 def model_named(name: str) -> Model:

@@ -23,9 +23,11 @@ def mean_lengths(
     }
 
 
-def ratio_of_lengths(longer: str, shorter: str, scale_to_paper: bool = False) -> dict[str, Seeds]:
+def ratio_of_lengths(
+    longer: str, shorter: str, scale_to_paper: bool = False, num_requests: int = 7200
+) -> dict[str, Seeds]:
     """How many times as long the mean prompt and output of one workload are as another's."""
-    both = [mean_lengths(name, scale_to_paper) for name in (longer, shorter)]
+    both = [mean_lengths(name, scale_to_paper, num_requests) for name in (longer, shorter)]
     return {
         name: Seeds(
             tuple(x / y for x, y in zip(both[0][name].values, both[1][name].values, strict=True))
