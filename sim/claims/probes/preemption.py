@@ -20,6 +20,7 @@ from workloads.sharegpt import ShareGPT
 BLOCK_SIZE = 16
 HOST_POOLS = 16  # how many times the GPU's blocks the host has
 NUM_SEEDS = 3
+ORDER_BLOCKS = 400  # a request of 2,048 tokens and three samples fits, and little beside
 STEP_S = 0.02  # of an iteration; nothing here depends on it
 
 
@@ -62,7 +63,7 @@ def preemption_order(
     """
     order = _Order(num_samples)
     for seed in range(NUM_SEEDS):
-        load = _load("sharegpt", seed, num_requests=40)._replace(num_blocks=400)
+        load = _load("sharegpt", seed, num_requests=40)._replace(num_blocks=ORDER_BLOCKS)
         _simulate(load, VllmV0(preemption_mode=mode), order.observe, num_samples)
     if order.num_preempted == 0:
         return Vacuous(order.holds, "nothing was preempted")
