@@ -85,7 +85,7 @@ def draw_steps(results: Results) -> Drawing:
         for order, ax in zip(ORDERS, row, strict=True):
             _bars(ax, points[(points["load"] == load) & (points["order"] == order)])
             ax.set_xlim(0, limit)
-            ax.set_title(f"{load}, {order}" if load else order, fontsize=8.5)
+            ax.set_title(f"{load}, {order}" if len(loads) > 1 else order, fontsize=8.5)
     for ax in axes[-1]:
         ax.set_xlabel("requests running while others wait, mean")
     style.head(figure, results.name, "which step makes how many more requests run")
@@ -99,7 +99,7 @@ def _loads(summary: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The runs of each workload, and what tells it from the others."""
     names = [name for name in parameters(summary) if not name.startswith("allocator.")]
     if not names:
-        return [("", summary)]
+        return [("all", summary)]
     short = [name.rsplit(".", 1)[-1] for name in names]
     found = []
     for values, runs in summary.groupby(names, sort=False, dropna=False):
@@ -151,7 +151,8 @@ def _bars(ax: Axes, points: pd.DataFrame) -> None:
     ):
         step = f" (+{gain:.1f})" if gain >= 0.05 else f" (−{-gain:.1f})" if gain <= -0.05 else ""
         step = step if place else ""
-        text = f"  {end:.1f}{step}, {100 * tokens:.0f} %"
+        share = f", {100 * tokens:.0f} %" if np.isfinite(tokens) else ""
+        text = f"  {end:.1f}{step}{share}"
         ax.text(max(end, end - gain) + sd, float(place), text, va="center", fontsize=7.5)
     for place in places[1:]:
         start = ends[place - 1]
@@ -166,5 +167,6 @@ def _notes(points: pd.DataFrame, loads: list[str]) -> list[str]:
     if points["num_seeds"].max() > 1:
         notes.append("Means over seeds; whiskers: standard deviation.")
     if points["load"].nunique() > len(loads):
-        notes.append(f"The first {len(loads)} workloads; all are in summary.csv.")
+        count = points["load"].nunique()
+        notes.append(f"The first {len(loads)} of {count} workloads; all are in summary.csv.")
     return notes

@@ -176,3 +176,30 @@ def test_two_swept_keys_have_a_part_each() -> None:
         "paged, rate=1", "paged, rate=2.5", "paged, rate=7", "paged, block_size=8",
         "paged, block_size=16",
     ]  # fmt: skip
+
+
+def test_steps_add_up_in_either_order() -> None:
+    def row(kind: str, value: float, **cells: object) -> dict[str, object]:
+        named = {f"allocator.{name}": cell for name, cell in cells.items()}
+        more = {"num_running_mean_queued": value, "token_states_frac_queued": value / 40}
+        return summary_row(f"r{value}", kind, **named) | more
+
+    rows = [row("paged", 38.0), row("prefix", 39.0)]
+    values = {"max": (7.0, 7.1, 7.2), "pow2": (10.0, 15.5, 18.0), "oracle": (15.0, 20.0, 23.5)}
+    for reservation, (buddy, first_fit, compacted) in values.items():
+        knobs = {"reservation": reservation, "placement": "buddy", "compaction": False}
+        rows.append(row("contiguous", buddy, **knobs))
+        rows.append(row("contiguous", first_fit, **knobs | {"placement": "first_fit"}))
+        slid = {"placement": "first_fit", "compaction": True}
+        rows.append(row("contiguous", compacted, **knobs | slid))
+    drawing = FIGURES["steps"](make_results(rows))
+    by_order = drawing.points.groupby("order", sort=False)
+    ends = [points["num_running_mean_queued"].tolist() for _, points in by_order]
+    assert ends == [
+        [7.0, 10.0, 15.0, 20.0, 23.5, 38.0, 39.0],
+        [7.0, 7.1, 7.2, 18.0, 23.5, 38.0, 39.0],
+    ]
+    assert by_order["gain"].sum().tolist() == pytest.approx([39.0, 39.0])
+    for ax, (_, points) in zip(drawing.figure.axes, by_order, strict=True):
+        assert [bar.get_width() for bar in ax.patches] == pytest.approx(points["gain"].tolist())
+        assert ax.texts[5].get_text() == "  38.0 (+14.5), 95 %"

@@ -31,6 +31,7 @@ def varied(name: str, rows: list[dict]) -> list[dict]:
             "trace": f"{row['allocator']} {i}",
             "hit_rate": 0.5,
         },
+        "steps": lambda i, row: {"allocator": "contiguous", "num_running_mean_queued": 3.0},
     }
     return [row | more.get(name, lambda *_: {})(i, row) for i, row in enumerate(rows)]
 
@@ -60,6 +61,7 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
         "block_size_sharing": "The first 12 of 200 lines",
         "engines": "The first 30 of 200 rows",
         "prefix_policies": "The first 12 of 200 traces",
+        "steps": "The first 6 of 200 workloads",
     }
     assert said[name] in note
 
@@ -120,6 +122,12 @@ def test_one_run_that_never_queued(name: str, tmp_path: Path) -> None:
     if name in NEEDS:
         with pytest.raises(FigureError, match=NEEDS[name]):
             draw(name, results, tmp_path)
+        return
+    if name == "steps":
+        with pytest.raises(FigureError, match="needs contiguous with reservation max"):
+            draw(name, results, tmp_path)
+        with pytest.raises(FigureError, match="no request waited"):
+            draw(name, make_results([row | {"allocator": "contiguous"}]), tmp_path)
         return
     draw(name, results, tmp_path)
     if name == "waste":

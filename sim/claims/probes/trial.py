@@ -30,9 +30,9 @@ class Trial:
 
     def open(self, prompt: int, output: int, max_tokens: int | None = None) -> int:
         """The row of a new request; max_tokens is what the allocator may know of its output."""
-        lengths = [np.array([n], np.int64) for n in (0, prompt, output)]
-        most = np.array([output if max_tokens is None else max_tokens], np.int64)
-        requests = new_requests(*lengths, Limits(self.max_model_len, most))
+        most = output if max_tokens is None else max_tokens
+        arrival, prompts, outputs, limits = np.array([[0], [prompt], [output], [most]], np.int64)
+        requests = new_requests(arrival, prompts, outputs, Limits(self.max_model_len, limits))
         return self.sequences.open(requests, 0)
 
     def admit(self, row: int) -> Admission:
