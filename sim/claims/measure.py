@@ -114,20 +114,30 @@ def variations(claim: Claim, entry: Sensitivity, tables: Tables) -> list[Variati
     """The claim's values at each setting of an open parameter."""
     by = claim.stated.measured_by
     assert by is not None
-    table = tables[claim.path(entry.experiment)]
+    if entry.limits:
+        limited = [(f"{limit:g}", _limited(by, limit)) for limit in entry.limits]
+        return [_variation(label, claim, one, tables) for label, one in limited]
+    path = claim.path(str(entry.experiment))
+    table = tables[path]
     if entry.over not in table:
         return [Variation(entry.parameter, {}, f"{entry.experiment} varies no {entry.over!r}")]
+    varied = Measure(
+        experiment=entry.experiment,
+        rows=by.rows if entry.rows is None else entry.rows,
+        values=by.values if entry.values is None else entry.values,
+        knee=by.knee if entry.values is None else entry.knee,
+    )
     result = []
     for setting in table[entry.over].dropna().unique():
-        part = {**tables, claim.path(entry.experiment): table[table[entry.over] == setting]}
-        varied = Measure(
-            experiment=entry.experiment,
-            rows=by.rows if entry.rows is None else entry.rows,
-            values=by.values if entry.values is None else entry.values,
-            knee=by.knee,
-        )
+        part = {**tables, path: table[table[entry.over] == setting]}
         result.append(_variation(str(setting), claim, varied, part))
     return result
+
+
+def _limited(by: Measure, limit: float) -> Measure:
+    """A measure with another limit of its knee."""
+    assert by.knee is not None
+    return by.model_copy(update={"knee": by.knee.model_copy(update={"limit": limit})})
 
 
 def ablate(claim: Claim, entry: Ablation, tables: Tables) -> Variation:

@@ -80,13 +80,16 @@ class Sensitivity(Strict):
     """The claim's value where a parameter that its source leaves open takes other values.
 
     over is the column of the experiment that varies it, parameter says what it is. rows and
-    values are the claim's own where they are left out.
+    values are the claim's own where they are left out, and so is the knee where the values are.
+    limits, instead of an experiment: the claim's own measure with other limits of its knee.
     """
 
     parameter: str
-    experiment: str
-    over: str
+    experiment: str | None = None
+    over: str | None = None
+    limits: list[float] = Field(default_factory=list)
     rows: dict[str, dict[str, Any]] | None = None
+    knee: Knee | None = None
     values: dict[str, str] | str | None = None
 
 
@@ -227,7 +230,10 @@ def _check(claim: Claim, path: KeyPath, report: Any) -> None:
     }
     for key, entries in measures.items():
         for entry in entries:
-            _check_measure(claim, entry, (*path, key), report)
+            if isinstance(entry, Measure) or not entry.limits:
+                _check_measure(claim, entry, (*path, key), report)
+            elif stated.measured_by is None or stated.measured_by.knee is None:
+                report((*path, key, "limits"), "needs a claim that is measured by a knee")
 
 
 def _check_measure(claim: Claim, entry: Measure | Sensitivity, path: KeyPath, report: Any) -> None:
@@ -240,6 +246,8 @@ def _check_measure(claim: Claim, entry: Measure | Sensitivity, path: KeyPath, re
         for file in claim.experiments(entry):
             if not file.is_file():
                 report((*path, "experiment"), f"{file}: no such file")
+        if isinstance(entry, Sensitivity) and entry.over is None:
+            report(path, "needs over, the column that varies, or limits")
         if isinstance(entry, Measure) and not (entry.rows and entry.values):
             report(path, "an experiment needs rows and values")
 
