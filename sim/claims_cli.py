@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FOLDER = "experiments/claims"
 RESULTS = "results"
 MAX_JOBS = 1024
+CELL = 90  # characters of a value in the table; an explained claim has all
 WIDTH = 180  # of a table that goes to a file or a pipe
 
 
@@ -191,8 +192,9 @@ def _print_table(judged: Sequence[Judged]) -> None:
     for name in ("claim", "expected", "measured", "verdict"):
         table.add_column(name, overflow="fold")
     for one in judged:
-        cells = tables.expected_text(one), tables.measured_text(one.measured), one.verdict
-        table.add_row(one.claim.id, *cells)
+        texts = tables.expected_text(one), tables.measured_text(one.measured)
+        cells = (text if len(text) <= CELL else text[: CELL - 1] + "…" for text in texts)
+        table.add_row(one.claim.id, *cells, one.verdict)
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         console = Console(markup=False, highlight=False, width=WIDTH)

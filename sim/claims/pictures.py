@@ -47,6 +47,7 @@ class _Panel(Strict):
     curves: _Curves | None = None
     x_label: str = ""
     log: bool = False
+    log2_x: bool = False
     limits: list[float] | None = None
 
 
@@ -112,7 +113,8 @@ def _panel(panel: _Panel, by_id: Mapping[str, Judged], results: Path) -> Panel:
     bars = [_bar(label, named, by_id) for label, named in (panel.bars or {}).items()]
     curves = [] if panel.curves is None else _curves(panel.curves, results)
     limits = None if panel.limits is None else (panel.limits[0], panel.limits[1])
-    return Panel(panel.title, panel.unit, bars, curves, panel.x_label, panel.log, limits)
+    axes = panel.x_label, panel.log, limits, panel.log2_x
+    return Panel(panel.title, panel.unit, bars, curves, *axes)
 
 
 def _bar(label: str, named: str | list[str], by_id: Mapping[str, Judged]) -> Bar:

@@ -7,7 +7,7 @@ standard deviation between seeds. Marks on a curve's axis are printed places of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,8 @@ class Panel:
     curves: Sequence[Curve] = ()
     x_label: str = ""
     is_log: bool = False
-    limits: tuple[float, float] | None = field(default=None)
+    limits: tuple[float, float] | None = None
+    is_log2_x: bool = False
 
 
 def draw_claims(title: str, panels: Sequence[Panel], notes: Sequence[str] = ()) -> Drawing:
@@ -109,6 +110,9 @@ def _draw_curves(ax: Axes, panel: Panel) -> pd.DataFrame:
             ax.axvline(curve.mark, color=color, linestyle=":", linewidth=1)
     if panel.is_log:
         ax.set_yscale("log")
+    if panel.is_log2_x:
+        ax.set_xscale("log", base=2)
+        style.count_axis(ax.xaxis)
     if panel.limits is not None:
         ax.set_ylim(*panel.limits)
     ax.set_xlabel(style.clean(panel.x_label, 50))
