@@ -117,6 +117,14 @@ def _sentences(errors: list[ErrorDetails], data: Config, model: type[Strict]) ->
             word, key = _BOUNDS[kind]
             limit = error["ctx"][key]
             sentences[where] = f"must be {word} {limit}, got {shown(error['input'])}"
+        elif kind == "value_error":
+            sentences[where] = str(error["ctx"]["error"])
+        elif kind == "too_short":
+            needed, own = error["ctx"]["min_length"], error["ctx"]["actual_length"]
+            sentences[where] = f"needs at least {needed}, has {own}"
+        elif kind == "too_long":
+            most, own = error["ctx"]["max_length"], error["ctx"]["actual_length"]
+            sentences[where] = f"has {own}, accepted: {most}"
         elif name is not None:
             names = expected.setdefault(where, [])
             if name not in names:
@@ -151,7 +159,8 @@ def _inside(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     path: KeyPath = ()
     for part in loc:
         is_key = isinstance(data, dict) and part in data
-        if not is_key and not (isinstance(data, list) and isinstance(part, int)):
+        is_row = isinstance(data, list) and isinstance(part, int) and part < len(data)
+        if not is_key and not is_row:
             break
         data = data[part]
         path = (*path, part)

@@ -17,12 +17,11 @@ from typing import Any
 import yaml
 
 from sim.costs.grid import Grid
+from sim.costs.profile_schema import SCHEMA, check_profile
 from sim.costs.variants import Variant
 from sim.plugins import guess
 
-SCHEMA = "kvsim-cost-profile/1"
 FOLDER = Path(__file__).parent / "profiles"
-KINDS = ("measured", "fitted", "analytic")
 FAMILIES = ("decode", "prefill", "mixed", "linear", "small")
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -84,10 +83,8 @@ class Profile:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Profile:
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"schema is {data.get('schema')!r}; accepted: {SCHEMA}")
-        if data["kind"] not in KINDS:
-            raise ValueError(f"kind is {data['kind']!r}; accepted: {', '.join(KINDS)}")
+        """The profile that to_data gave. Raises ValueError, with a sentence, if it is none."""
+        check_profile(data)
         kernels = {
             family: {name: Variant.from_data(name, cell) for name, cell in variants.items()}
             for family, variants in data["kernels"].items()
@@ -139,7 +136,7 @@ def _parsed(path: str, content: bytes) -> Profile:
         return Profile.from_data(data)
     except yaml.YAMLError as error:
         raise ProfileError(f"{path}: is no YAML: {' '.join(str(error).split())}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ProfileError(f"{path}: is no cost profile: {error}") from None
 
 
