@@ -19,7 +19,7 @@ from sim.costs import COST_MODELS, CostModel
 from sim.hardware_keys import read_device, read_model
 from sim.hardware_types import MAX_MODEL_LEN, Model
 from sim.keys import TopKeys
-from sim.paths import with_paths
+from sim.paths import with_files, with_paths
 from sim.plugins import (
     UNKNOWN_KEY,
     Config,
@@ -286,8 +286,9 @@ def _report_constructor(key: str, part: Config, message: str, report: Report) ->
 
 
 def build_part(key: str, part: Config, folder: Path) -> Any:
-    """Construct a resolved plug-in; a workload's paths start at folder. Raises ValueError."""
+    """Construct a resolved plug-in, whose paths start at folder. Raises ValueError."""
     table, base = PLUGINS[key]
+    part = with_files(part, getattr(find_class(part["kind"], table, base), "files", ()), folder)
     if key == "workload":
         part = {name: value for name, value in part.items() if name != "max_tokens"}
         part = with_paths(part, folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,22 @@ def find_path(path: str, folder: Path) -> Path:
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"{found}: {reason}") from None
+    return found
+
+
+def with_files(part: Mapping[str, Any], names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """A plug-in's configuration in which those of these parameters that name a .yaml are found.
+
+    Raises ValueError "<key>: sentence".
+    """
+    found = dict(part)
+    for name in names:
+        value = part.get(name)
+        if isinstance(value, str) and value.endswith((".yaml", ".yml")):
+            try:
+                found[name] = str(find_path(value, folder))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
     return found
 
 

@@ -18,6 +18,7 @@ from sim.branching import Branches, WorkloadBranches
 from sim.config import PLUGINS, build_part
 from sim.costs import CostModel
 from sim.engine import Memory
+from sim.paths import with_files
 from sim.plugins import Config, find_class, nested_tables
 from sim.schedulers import Scheduler
 from sim.sequence import PRIORITY, IntArray, Limits, new_requests
@@ -68,7 +69,7 @@ class RunSpec:
         """A hash of all that the run's files depend on: hex, 32 characters."""
         facts = [
             self.config,
-            plugin_digests(self.config),
+            plugin_digests(self.config, Path(self.folder)),
             self.cells,
             self.slo,
             self.records_blocks,
@@ -79,7 +80,7 @@ class RunSpec:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def plugin_digests(config: Config) -> dict[str, str]:
+def plugin_digests(config: Config, folder: Path) -> dict[str, str]:
     """Hashes of the files that "module:Class" plug-ins of a run come from, by key; and of the data
     that a cost model reads.
     """
@@ -90,9 +91,10 @@ def plugin_digests(config: Config) -> dict[str, str]:
             source = inspect.getsourcefile(find_class(kind, table, base))
             code = Path(source).read_bytes() if source else kind.encode()
             digests[key] = hashlib.blake2b(code, digest_size=16).hexdigest()
-    data = getattr(find_class(config["cost"]["kind"], *PLUGINS["cost"]), "digest", None)
+    cost = find_class(config["cost"]["kind"], *PLUGINS["cost"])
+    data = getattr(cost, "digest", None)
     if data is not None:
-        digests["cost data"] = data(config["cost"])
+        digests["cost data"] = data(with_files(config["cost"], getattr(cost, "files", ()), folder))
     return digests
 
 

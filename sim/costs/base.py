@@ -33,6 +33,8 @@ class CostModel(ABC):
     The values name it: "model.weights_bytes", "device.memory_gb_s" (see sim.hardware), or a
     parameter of the allocator, "allocator.block_size", which is None where it has none.
     """
+    files: ClassVar[tuple[str, ...]] = ()
+    """Parameters that may be the path of a .yaml, which starts at the experiment's folder."""
     counts_extrapolation: ClassVar[bool] = False
     """Whether iterations outside of what the times were measured at are counted: see passed."""
     notes: tuple[str, ...] = ()

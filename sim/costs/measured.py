@@ -17,19 +17,16 @@ GPU has its share, and two all-reduces a layer are added.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sim.costs.base import CostModel
+from sim.costs.measured_choice import Given, all_reduce, choose, shape_of
 from sim.costs.measured_ops import OUTSIDE_KINDS, count_outside, first_s, measured_plan
-from sim.costs.measured_tables import Chosen, ModelShape, build_tables
-from sim.costs.paging import OWN_PAGING, PRESETS
+from sim.costs.measured_tables import build_tables
 from sim.costs.profile import Profile, ProfileError, load_profile, profile_digest
-from sim.costs.variants import Variant
 from sim.jit import direct
-from sim.plugins import guess
 from sim.sequence import IntArray
 
 # profiles that a device's name stands for
@@ -54,6 +51,7 @@ class Measured(CostModel):
     """
 
     kind: ClassVar[str] = "measured"
+    files: ClassVar[tuple[str, ...]] = ("profile",)
     counts_extrapolation: ClassVar[bool] = True
     from_hardware: ClassVar[Mapping[str, str]] = {
         "profile": "device.name",
@@ -112,18 +110,15 @@ class Measured(CostModel):
             "num_params": num_params,
         }
         known = {name: self._known(name, value) for name, value in facts.items()}
-        size = self._known("tensor_parallel_size", tensor_parallel_size or 1)
-        links = (nvlink_gb_s, pcie_gb_s)
-        if host_us is not None and not 0 <= host_us < 1e9:
-            raise ValueError(f"host_us: must be at least 0 and below 1e9, got {host_us}")
-        if block_size is not None and block_size < 1:
-            raise ValueError(f"block_size: must be at least 1, got {block_size}")
+        given = Given(kernel, paging, kv_dtype, block_size, host_us, pcie_gb_s)
+        size = 1 if tensor_parallel_size is None else tensor_parallel_size
+        size = self._known("tensor_parallel_size", size)
         found = _profile(profile)
         optional = (num_active_params, num_expert_params, num_embedding_params, vocab)
-        self.shape = _shape(known, optional, _all_reduce(found, size, links))
+        reduced = all_reduce(found, size, (nvlink_gb_s, pcie_gb_s))
+        self.shape = shape_of(known, optional, reduced)
         warnings: list[str] = []
-        self.chosen = _choose(found, kernel, self._dtype(kv_dtype), self.shape, warnings)
-        self.chosen = _with_run(self.chosen, paging, block_size, (host_us, pcie_gb_s))
+        self.chosen = choose(found, self.shape, given, warnings)
         self.warnings = tuple(f"cost profile {found.name}: {line}" for line in warnings)
         self.source = f"{found.name}, {found.kind}: {found.source}"
         self.tables = build_tables(self.chosen, self.shape)
@@ -152,9 +147,6 @@ class Measured(CostModel):
             f"{chosen.decode.name}, {layout}, paging {chosen.paging}; made nondecreasing: "
             f"{100 * raised.share:.1f} % of its times raised, {100 * raised.mean:.2f} % on average"
         )
-
-    def _dtype(self, kv_dtype: str | None) -> str:
-        return "fp8" if str(kv_dtype).startswith("fp8") else "bf16"
 
     @classmethod
     def digest(cls, parameters: Mapping[str, Any]) -> str:
@@ -187,127 +179,6 @@ def _profile(name: str | None) -> Profile:
     try:
         return load_profile(_profile_name(name))
     except ProfileError as error:
-        raise ValueError(f"profile: {error}") from None
-
-
-def _all_reduce(
-    profile: Profile, size: int, links: tuple[float | None, float | None]
-) -> tuple[float, float]:
-    """Seconds of an all-reduce among so many GPUs, and seconds a byte: a ring over their link."""
-    if size == 1:
-        return 0.0, 0.0
-    nvlink, pcie = links
-    one_way = nvlink / 2 if nvlink else pcie
-    if not one_way:
-        raise ValueError(
-            "nvlink_gb_s: is not known, nor is pcie_gb_s; tensor parallelism needs one"
-        )
-    rate = one_way * 1e9 * profile.constant("all_reduce_efficiency")
-    return profile.constant("all_reduce_us") * 1e-6, 2 * (size - 1) / size / rate
-
-
-def _shape(
-    known: Mapping[str, int],
-    optional: tuple[int | None, int | None, int | None, int | None],
-    all_reduce: tuple[float, float],
-) -> ModelShape:
-    active, experts, embedding, vocab = optional
-    values = 2 * known["layers"] * known["kv_heads"] * known["head_dim"]
-    params = known["num_params"]
-    if experts is None:
-        experts = params if active is not None and active < params else 0
-    return ModelShape(
-        layers=known["layers"],
-        hidden=known["hidden"],
-        heads=known["heads"],
-        kv_heads=known["kv_heads"],
-        head_dim=known["head_dim"],
-        kv_width=known["kv_bytes_per_token"] / values,
-        weight_width=known["weights_bytes"] / params,
-        num_params=params,
-        num_active_params=params if active is None else active,
-        num_expert_params=experts,
-        num_embedding_params=embedding or 0,
-        vocab=vocab or 0,
-        all_reduce=all_reduce,
-    )
-
-
-def _choose(
-    profile: Profile, kernel: str | None, dtype: str, shape: ModelShape, warnings: list[str]
-) -> Chosen:
-    """The kernels of the profile that are nearest to the model; misfits are warned of."""
-    engine = kernel or profile.defaults["kernel"]
-    if engine not in profile.engines():
-        accepted = guess(engine, profile.engines())
-        raise ValueError(f"kernel: {profile.name} has none of {engine!r}{accepted}")
-    decode = _attention(profile, "decode", engine, (dtype, shape), warnings)
-    prefill = _attention(profile, "prefill", engine, (dtype, shape), warnings)
-    mixed = profile.kernels.get("mixed", {})
-    width = "fp8" if shape.weight_width < 1.5 else "bf16"
-    linears = profile.kernels["linear"]
-    named = [name for name in linears if name.endswith(width)] or list(linears)
-    own = [name for name in named if name.startswith(engine)]
-    linear = linears[(own or named)[0]]
-    if abs(shape.weight_width - float(linear.facts.get("width", 2))) > 0.5:
-        warnings.append(f"linears as {linear.name}, with fewer bytes of weights read")
-    if shape.num_expert_params:
-        warnings.append("experts are computed like one dense linear")
-    one_launch = next(iter(mixed.values()), None)
-    return Chosen(profile, decode, prefill, linear, one_launch, "", None, 0.0)
-
-
-def _attention(
-    profile: Profile,
-    family: str,
-    engine: str,
-    wanted: tuple[str, ModelShape],
-    warnings: list[str],
-) -> Variant:
-    """The kernel of an engine that is nearest in KV type, then in head_dim, then in its groups."""
-    dtype, shape = wanted
-    kernels = profile.kernels[family]
-    own = [v for name, v in kernels.items() if name.split()[0] == engine] or list(kernels.values())
-    found = min(
-        own,
-        key=lambda v: (
-            v.facts.get("kv_dtype", "bf16") != dtype,
-            abs(int(v.facts.get("head_dim", 128)) - shape.head_dim),
-            v.misses_group(shape.heads / shape.kv_heads),
-        ),
-    )
-    for name, value in (
-        ("head_dim", shape.head_dim),
-        ("kv_heads", shape.kv_heads),
-        ("group", shape.heads / shape.kv_heads),
-    ):
-        low, high = found.valid.get(name, (value, value))
-        if not low <= value <= high:
-            what = "query heads a KV head" if name == "group" else name
-            warnings.append(
-                f"{family} attention was fitted at {what} {low:g} to {high:g}, not {value:g}"
-            )
-    if found.facts.get("kv_dtype", "bf16") != dtype:
-        warnings.append(f"{family} attention as {found.name}: it has none with {dtype} KV")
-    return found
-
-
-def _with_run(
-    chosen: Chosen,
-    paging: str | None,
-    block_size: int | None,
-    given: tuple[float | None, float | None],
-) -> Chosen:
-    """The kernels with what the run says; given are the host's overhead and its link."""
-    profile, (host_us, pcie_gb_s) = chosen.profile, given
-    name = paging or profile.defaults["paging"]
-    accepted = [*PRESETS, *([OWN_PAGING] if profile.paging else [])]
-    if name not in accepted:
-        raise ValueError(f"paging: unknown value {name!r}{guess(name, accepted)}")
-    return replace(
-        chosen,
-        paging=name,
-        block_size=block_size,
-        host_us=profile.constant("host_us") if host_us is None else host_us,
-        pcie_gb_s=pcie_gb_s,
-    )
+        is_unknown = str(error).startswith("unknown profile")
+        hint = " (left out, it is the device's name)" if is_unknown else ""
+        raise ValueError(f"profile: {error}{hint}") from None

@@ -163,12 +163,14 @@ def token_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, Raised]:
     """Microseconds of everything that sees a token once, all layers, by the number of tokens."""
     m = np.arange(1.0, MAX_TOKENS + 1)
     query, key = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-    layer = _linear_us(chosen, shape, m, query + key, shape.hidden)
-    layer = layer + _linear_us(chosen, shape, m, shape.hidden, query)
-    layer = layer + _mlp_us(chosen, shape, m, shape.hidden * (2 * query + key))
+    share = _projected_share(shape)
+    projected = share * shape.hidden * (2 * query + key)
+    layer = _linear_us(chosen, shape, m, share * (query + key), shape.hidden)
+    layer = layer + _linear_us(chosen, shape, m, shape.hidden, share * query)
+    layer = layer + _mlp_us(chosen, shape, m, projected)
     norm = small_us(chosen.profile, "norm", 4e-6 * shape.hidden * m)
     rope = small_us(chosen.profile, "rope", 4e-6 * (query + key / 2) * m)
-    inner = _inner(shape, shape.hidden * (2 * query + key))
+    inner = _inner(shape, projected)
     act = small_us(chosen.profile, "activation", 6e-6 * inner * m)
     once, byte = shape.all_reduce
     reduce_us = 2 * (once + byte * 2.0 * shape.hidden * m) / US
@@ -194,13 +196,23 @@ def _linear_us(chosen: Chosen, shape: ModelShape, m: Floats, n: float, k: float)
     return np.asarray(np.maximum(us - saved, chosen.linear.form["a_us"]))
 
 
-def _inner(shape: ModelShape, attention_params: int) -> float:
+def _projected_share(shape: ModelShape) -> float:
+    """How much of the projections that its heads imply a model has, at most 1.
+
+    Latent attention has less: there they are all parameters outside of experts and embeddings.
+    """
+    implied = shape.hidden * 2 * (shape.heads + shape.kv_heads) * shape.head_dim
+    outside = shape.num_params - shape.num_expert_params - shape.num_embedding_params
+    return min(1.0, max(0.0, outside / shape.layers) / implied)
+
+
+def _inner(shape: ModelShape, attention_params: float) -> float:
     """Columns of a gated MLP that a layer's other parameters make: a third of them each."""
     own = shape.num_active_params - shape.num_embedding_params
     return max(0.0, own / shape.layers - attention_params) / (3 * shape.hidden)
 
 
-def _mlp_us(chosen: Chosen, shape: ModelShape, m: Floats, attention_params: int) -> Floats:
+def _mlp_us(chosen: Chosen, shape: ModelShape, m: Floats, attention_params: float) -> Floats:
     """The MLP: gate and up in one, and down. Of experts, as many as the tokens can touch."""
     if not shape.num_expert_params:
         inner = _inner(shape, attention_params)

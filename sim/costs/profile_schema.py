@@ -130,9 +130,9 @@ class GridCells(Strict):
 
 class _Kernel(Strict):
     facts: Facts = Facts()
-    errors: dict[str, Any] = {}
-    valid: dict[str, tuple[Amount, Amount]] = {}
-    grids: list[GridCells] = []
+    errors: dict[str, Any] = Field(default_factory=dict)
+    valid: dict[str, tuple[Amount, Amount]] = Field(default_factory=dict)
+    grids: list[GridCells] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _ranges_in_order(self) -> Self:
@@ -168,8 +168,8 @@ class Kernels(Strict):
     decode: Annotated[dict[str, DecodeKernel], Field(min_length=1)]
     prefill: Annotated[dict[str, PrefillKernel], Field(min_length=1)]
     linear: Annotated[dict[str, LinearKernel], Field(min_length=1)]
-    mixed: dict[str, MixedKernel] = {}
-    small: dict[str, SmallKernel] = {}
+    mixed: dict[str, MixedKernel] = Field(default_factory=dict)
+    small: dict[str, SmallKernel] = Field(default_factory=dict)
 
 
 class Fact(Strict):
