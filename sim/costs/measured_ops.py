@@ -42,8 +42,9 @@ NUM_NUMBERS = 17
 # limits of what was seen: an iteration outside is counted under one of the kinds
 MIN_LENGTH, MAX_LENGTH, MAX_BATCH, MAX_DECODE_TOKENS = 0, 1, 2, 3
 MIN_QUERIES, MAX_QUERIES, MAX_CHUNKS, MAX_CONTEXT, MAX_TOKENS = 4, 5, 6, 7, 8
-NUM_LIMITS = 9
-OUTSIDE_KINDS = ("decode", "prefill", "context of a prompt", "tokens")
+MAX_MIXED_DECODES, MIN_BATCH = 9, 10
+NUM_LIMITS = 11
+OUTSIDE_KINDS = ("decode", "prefill", "context of a prompt", "tokens", "prompts with decodes")
 
 TILE = 128
 
@@ -215,14 +216,18 @@ def count_outside(batch: IntArray, count: int, limits: IntArray, counts: IntArra
             counts[1] += 1
         if context > limits[MAX_CONTEXT]:
             counts[2] += 1
-    if decodes + prompt > limits[MAX_TOKENS]:
-        counts[3] += 1
+        if decodes > limits[MAX_MIXED_DECODES]:
+            counts[4] += 1
+    tokens = decodes + prompt
     for i in range(count):
         if i > 0:
-            decodes = batch[NUM_SEQS]
+            decodes = tokens = batch[NUM_SEQS]
             kv_tokens = batch[KV_TOKENS] + i * decodes
+        if tokens > limits[MAX_TOKENS]:
+            counts[3] += 1
         if decodes > 0:
             length = kv_tokens // decodes
             is_long = length < limits[MIN_LENGTH] or length > limits[MAX_LENGTH]
-            if is_long or decodes > limits[MAX_BATCH] or kv_tokens > limits[MAX_DECODE_TOKENS]:
+            is_wide = decodes < limits[MIN_BATCH] or decodes > limits[MAX_BATCH]
+            if is_long or is_wide or kv_tokens > limits[MAX_DECODE_TOKENS]:
                 counts[0] += 1

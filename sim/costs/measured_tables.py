@@ -14,6 +14,7 @@ from sim.costs.forms import Floats, Heads
 from sim.costs.grid import Grid
 from sim.costs.link import PCIE_5_GB_S, block_copy_bytes, link_gb_s
 from sim.costs.measured_ops import NODES_PER_OCTAVE, NUM_LIMITS, NUM_NUMBERS
+from sim.costs.measured_shape import Chosen, ModelShape
 from sim.costs.paging import OWN_PAGING, PRESETS, paging_factor
 from sim.costs.profile import Profile
 from sim.costs.variants import Variant
@@ -23,55 +24,8 @@ MAX_CHUNKS = 64  # prompts with a row of their own in the prefill table
 MAX_TOKENS = 16384  # tokens with a cell of their own
 OCTAVES, PREFILL_OCTAVES = 20, 17  # lengths of up to 1 Mi tokens, prompts of up to 128 Ki
 US = 1e-6
+PER_TOKEN = ("norm", "rope", "activation", "append", "embedding")  # small operations of a token
 FAR = 1 << 62
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """What one GPU computes: its share of a model. Parameters are counts, all_reduce as below.
-
-    kv_width: bytes of a cached value. weight_width: bytes of a parameter. num_expert_params lie in
-    experts, of which a token passes through num_active_params less all others.
-    all_reduce: seconds of one, and seconds a byte; zeros on one GPU.
-    """
-
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    kv_width: float
-    weight_width: float
-    num_params: int
-    num_active_params: int
-    num_expert_params: int
-    num_embedding_params: int
-    vocab: int
-    all_reduce: tuple[float, float] = (0.0, 0.0)
-
-    @property
-    def attention(self) -> Heads:
-        """Its heads, as the forms take them."""
-        return Heads(self.heads, self.kv_heads, self.head_dim, self.kv_width)
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The kernels of a profile that a run uses, and what else of the run they depend on.
-
-    paging names the factors of paging, block_size None is contiguous memory, pcie_gb_s the link
-    to the host, one way; the profile's if it is None.
-    """
-
-    profile: Profile
-    decode: Variant
-    prefill: Variant
-    linear: Variant
-    mixed: Variant | None
-    paging: str
-    block_size: int | None
-    host_us: float
-    pcie_gb_s: float | None = None
 
 
 class Raised(NamedTuple):
@@ -163,15 +117,11 @@ def token_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, Raised]:
     """Microseconds of everything that sees a token once, all layers, by the number of tokens."""
     m = np.arange(1.0, MAX_TOKENS + 1)
     query, key = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-    share = _projected_share(shape)
-    projected = share * shape.hidden * (2 * query + key)
-    layer = _linear_us(chosen, shape, m, share * (query + key), shape.hidden)
-    layer = layer + _linear_us(chosen, shape, m, shape.hidden, share * query)
-    layer = layer + _mlp_us(chosen, shape, m, projected)
+    layer = _linear_us(chosen, shape, m, "qkv") + _linear_us(chosen, shape, m, "attention output")
+    layer = layer + _mlp_us(chosen, shape, m)
     norm = small_us(chosen.profile, "norm", 4e-6 * shape.hidden * m)
     rope = small_us(chosen.profile, "rope", 4e-6 * (query + key / 2) * m)
-    inner = _inner(shape, projected)
-    act = small_us(chosen.profile, "activation", 6e-6 * inner * m)
+    act = small_us(chosen.profile, "activation", 6e-6 * shape.inner * m)
     once, byte = shape.all_reduce
     reduce_us = 2 * (once + byte * 2.0 * shape.hidden * m) / US
     append = small_us(chosen.profile, "append", 2e-6 * (key + key * shape.kv_width / 2) * m)
@@ -186,9 +136,10 @@ def small_us(profile: Profile, name: str, mega: Floats) -> Floats:
     return variants.small_us(variant, mega) if variant is not None else np.zeros_like(mega)
 
 
-def _linear_us(chosen: Chosen, shape: ModelShape, m: Floats, n: float, k: float) -> Floats:
+def _linear_us(chosen: Chosen, shape: ModelShape, m: Floats, name: str) -> Floats:
     """A linear of the model; weights narrower than the kernel's values are read as they are."""
-    us = variants.linear_us(chosen.linear, m, np.asarray(float(n)), np.asarray(float(k)))
+    n, k = shape.linears[name]
+    us = variants.linear_us(chosen.linear, m, np.asarray(n), np.asarray(k))
     own = float(chosen.linear.facts.get("width", 2))
     if abs(shape.weight_width - own) < 0.5:
         return us
@@ -196,34 +147,18 @@ def _linear_us(chosen: Chosen, shape: ModelShape, m: Floats, n: float, k: float)
     return np.asarray(np.maximum(us - saved, chosen.linear.form["a_us"]))
 
 
-def _projected_share(shape: ModelShape) -> float:
-    """How much of the projections that its heads imply a model has, at most 1.
-
-    Latent attention has less: there they are all parameters outside of experts and embeddings.
-    """
-    implied = shape.hidden * 2 * (shape.heads + shape.kv_heads) * shape.head_dim
-    outside = shape.num_params - shape.num_expert_params - shape.num_embedding_params
-    return min(1.0, max(0.0, outside / shape.layers) / implied)
-
-
-def _inner(shape: ModelShape, attention_params: float) -> float:
-    """Columns of a gated MLP that a layer's other parameters make: a third of them each."""
-    own = shape.num_active_params - shape.num_embedding_params
-    return max(0.0, own / shape.layers - attention_params) / (3 * shape.hidden)
-
-
-def _mlp_us(chosen: Chosen, shape: ModelShape, m: Floats, attention_params: float) -> Floats:
+def _mlp_us(chosen: Chosen, shape: ModelShape, m: Floats) -> Floats:
     """The MLP: gate and up in one, and down. Of experts, as many as the tokens can touch."""
     if not shape.num_expert_params:
-        inner = _inner(shape, attention_params)
-        if inner <= 0:
+        if shape.inner <= 0:
             return np.zeros_like(m)
-        up = _linear_us(chosen, shape, m, 2 * inner, shape.hidden)
-        return np.asarray(up + _linear_us(chosen, shape, m, shape.hidden, inner))
+        up = _linear_us(chosen, shape, m, "gate and up")
+        return np.asarray(up + _linear_us(chosen, shape, m, "down"))
     outside = shape.num_params - shape.num_expert_params
     each = (shape.num_active_params - outside) / shape.layers
     touched = np.minimum(shape.num_expert_params / shape.layers, m * each)
-    shared = max(0.0, (outside - shape.num_embedding_params) / shape.layers - attention_params)
+    around = (outside - shape.num_embedding_params) / shape.layers
+    shared = max(0.0, around - shape.projection_params)
     mflop = 2e-6 * m * (each + shared)
     mega = shape.weight_width * (touched + shared) / 1e6
     return 2 * chosen.linear.form["a_us"] + forms.linear_us(
@@ -237,7 +172,7 @@ def seq_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, Raised]:
     us = np.zeros(MAX_ROWS)
     if shape.vocab:
         us = us + small_us(chosen.profile, "sampler", 4e-6 * shape.vocab * m)
-        us = us + _linear_us(chosen, shape, m, shape.vocab, shape.hidden)
+        us = us + _linear_us(chosen, shape, m, "output layer")
     return never_falling(np.maximum(us, 1e-6))
 
 
@@ -306,12 +241,12 @@ def link_rate(chosen: Chosen, shape: ModelShape) -> float:
 def limits_of(chosen: Chosen, heads: Heads) -> NDArray[np.int64]:
     """The sizes that the chosen kernels were measured at; far away where a profile does not say."""
     ops, limits = measured_ops, np.full(NUM_LIMITS, FAR, np.int64)
-    limits[[ops.MIN_LENGTH, ops.MIN_QUERIES]] = 0
+    limits[[ops.MIN_LENGTH, ops.MIN_BATCH, ops.MIN_QUERIES]] = 0
     decode, prefill, linear = chosen.decode.valid, chosen.prefill.valid, chosen.linear.valid
     if "kv_len" in decode:
         limits[ops.MIN_LENGTH], limits[ops.MAX_LENGTH] = decode["kv_len"]
     if "batch" in decode:
-        limits[ops.MAX_BATCH] = decode["batch"][1]
+        limits[ops.MIN_BATCH], limits[ops.MAX_BATCH] = decode["batch"]
     if "kv_mb" in decode:
         limits[ops.MAX_DECODE_TOKENS] = decode["kv_mb"][1] * 1e6 / heads.token_bytes
     if "queries" in prefill:
@@ -320,6 +255,10 @@ def limits_of(chosen: Chosen, heads: Heads) -> NDArray[np.int64]:
         limits[ops.MAX_CHUNKS] = prefill["chunks"][1]
     if "context" in prefill:
         limits[ops.MAX_CONTEXT] = prefill["context"][1] - 1  # tables count from 1
-    if "m" in linear:
-        limits[ops.MAX_TOKENS] = linear["m"][1]
+    if chosen.mixed is not None and "decodes" in chosen.mixed.valid:
+        limits[ops.MAX_MIXED_DECODES] = chosen.mixed.valid["decodes"][1]
+    small = chosen.profile.kernels.get("small", {}).items()
+    tokens = [v.valid["tokens"][1] for n, v in small if n in PER_TOKEN and "tokens" in v.valid]
+    seen = [max(tokens, default=FAR), linear["m"][1] if "m" in linear else FAR]
+    limits[ops.MAX_TOKENS] = min(seen)  # of small ones the largest: some of its rows are kept out
     return limits
