@@ -64,7 +64,10 @@ class ModelShape:
     def linears(self) -> dict[str, tuple[float, float]]:
         """n and k of out[m, n] = x[m, k] w[n, k]^T, by what it is; without those of experts."""
         into, out = self.projected
-        found = {"qkv": (into, float(self.hidden)), "attention output": (float(self.hidden), out)}
+        found = {}
+        if out > 0:  # else nothing is known of them: they are counted among the experts
+            found["qkv"] = (into, float(self.hidden))
+            found["attention output"] = (float(self.hidden), out)
         if not self.num_expert_params and self.inner > 0:
             found["gate and up"] = (2 * self.inner, float(self.hidden))
             found["down"] = (float(self.hidden), self.inner)

@@ -117,8 +117,9 @@ def token_table(chosen: Chosen, shape: ModelShape) -> tuple[Floats, Raised]:
     """Microseconds of everything that sees a token once, all layers, by the number of tokens."""
     m = np.arange(1.0, MAX_TOKENS + 1)
     query, key = shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-    layer = _linear_us(chosen, shape, m, "qkv") + _linear_us(chosen, shape, m, "attention output")
-    layer = layer + _mlp_us(chosen, shape, m)
+    layer = _mlp_us(chosen, shape, m)
+    for name in ("qkv", "attention output"):
+        layer = layer + _linear_us(chosen, shape, m, name)
     norm = small_us(chosen.profile, "norm", 4e-6 * shape.hidden * m)
     rope = small_us(chosen.profile, "rope", 4e-6 * (query + key / 2) * m)
     act = small_us(chosen.profile, "activation", 6e-6 * shape.inner * m)
@@ -137,7 +138,12 @@ def small_us(profile: Profile, name: str, mega: Floats) -> Floats:
 
 
 def _linear_us(chosen: Chosen, shape: ModelShape, m: Floats, name: str) -> Floats:
-    """A linear of the model; weights narrower than the kernel's values are read as they are."""
+    """A linear of the model; weights narrower than the kernel's values are read as they are.
+
+    Nothing if the model has none of the name.
+    """
+    if name not in shape.linears:
+        return np.zeros_like(m)
     n, k = shape.linears[name]
     us = variants.linear_us(chosen.linear, m, np.asarray(n), np.asarray(k))
     own = float(chosen.linear.facts.get("width", 2))
@@ -150,8 +156,6 @@ def _linear_us(chosen: Chosen, shape: ModelShape, m: Floats, name: str) -> Float
 def _mlp_us(chosen: Chosen, shape: ModelShape, m: Floats) -> Floats:
     """The MLP: gate and up in one, and down. Of experts, as many as the tokens can touch."""
     if not shape.num_expert_params:
-        if shape.inner <= 0:
-            return np.zeros_like(m)
         up = _linear_us(chosen, shape, m, "gate and up")
         return np.asarray(up + _linear_us(chosen, shape, m, "down"))
     outside = shape.num_params - shape.num_expert_params

@@ -289,9 +289,9 @@ def test_a_variant_survives_being_written_down() -> None:
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("us", float("nan"), "us is empty; accepted: microseconds, above 0 and below 1e9"),
-        ("us", -3.0, "us is -3.0; accepted: microseconds, above 0 and below 1e9"),
-        ("us", "fast", "us is 'fast'; accepted: microseconds, above 0 and below 1e9"),
+        ("us", float("nan"), "us is empty; accepted: microseconds, 0.001 to below 1e9"),
+        ("us", -3.0, "us is -3.0; accepted: microseconds, 0.001 to below 1e9"),
+        ("us", "fast", "us is 'fast'; accepted: microseconds, 0.001 to below 1e9"),
         ("kv_len", 1.5, "kv_len is 1.5; accepted: a whole number of at least 1, below 1e9"),
         ("batch", 0, "batch is 0; accepted: a whole number of at least 1, below 1e9"),
         ("kv_dtype", "int4", "kv_dtype is 'int4'; accepted: bf16, fp8"),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sim.costs.fit.rows import LINEARS, SMALL_OF, WIDTHS
 
 LIMIT = 1e9  # no size and no time in microseconds reaches it
+LEAST_US = 1e-3  # no kernel is as short
 TIMES = frozenset({"us", "us_skewed", "us_uniform_mean"})
 TEXTS = frozenset({"gpu", "engine", "kernel", "version", "kv_dtype", "dtype", "model", "layer"})
 MAY_BE_ZERO = frozenset(
@@ -30,7 +31,7 @@ def first_mistake(rows: pd.DataFrame, columns: Sequence[str]) -> str | None:
         is_bad, rule = _bad_texts(rows, name) if name in TEXTS else _bad_numbers(rows, name)
         if is_bad.any():
             at = int(np.flatnonzero(is_bad)[0])
-            return f"line {at + FIRST_LINE}: {name} is {_shown(rows[name].iloc[at])}; {rule}"
+            return f"line {_line(rows, at)}: {name} is {_shown(rows[name].iloc[at])}; {rule}"
     return _bad_heads(rows) if {"heads", "kv_heads"} <= set(columns) else None
 
 
@@ -38,7 +39,7 @@ def _bad_numbers(rows: pd.DataFrame, name: str) -> tuple[NDArray[np.bool_], str]
     values = pd.to_numeric(rows[name], errors="coerce").to_numpy(np.float64)
     is_good = np.isfinite(values) & (values < LIMIT)
     if name in TIMES:
-        return ~(is_good & (values > 0)), "accepted: microseconds, above 0 and below 1e9"
+        return ~(is_good & (values >= LEAST_US)), "accepted: microseconds, 0.001 to below 1e9"
     least = 0 if name in MAY_BE_ZERO else 1
     is_good &= (values >= least) & (np.floor(values) == values)
     return ~is_good, f"accepted: a whole number of at least {least}, below 1e9"
@@ -61,7 +62,12 @@ def _bad_heads(rows: pd.DataFrame) -> str | None:
         return None
     at = int(np.flatnonzero(is_bad)[0])
     shown = f"{heads[at]:g} heads and {kv_heads[at]:g} kv_heads"
-    return f"line {at + FIRST_LINE}: {shown}; accepted: the same number of heads for each KV head"
+    return f"line {_line(rows, at)}: {shown}; accepted: the same number of heads for each KV head"
+
+
+def _line(rows: pd.DataFrame, at: int) -> int:
+    """The line of a file that a row is from: rows that were left out keep their places."""
+    return int(rows.index[at]) + FIRST_LINE
 
 
 def _shown(value: Any) -> str:

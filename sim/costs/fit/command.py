@@ -106,7 +106,7 @@ def _write(out: Path, profiles: Sequence[Profile]) -> None:
 def _score(as_json: bool) -> None:
     from sim.costs.fit.score import score
 
-    scores = score(tables_folder())
+    scores = score(tables_folder(), lambda line: print(f"note: {line}", file=sys.stderr))
     if as_json:
         print(json.dumps(scores, allow_nan=False))
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sim.costs.fit.families import FAMILIES, Family, sizes_of
 from sim.costs.fit.fitting import percent
 from sim.costs.fit.launches import kernel_of
 from sim.costs.fit.recipes import RECIPES
-from sim.costs.fit.tables import FITTED, Table, read_table
+from sim.costs.fit.tables import FITTED, SIZES, Table, TableError, find_table, read_table
 from sim.costs.forms import Floats
 from sim.costs.profile import Profile, load_profile, shipped
 
@@ -25,24 +25,63 @@ Scores = dict[str, dict[str, dict[str, Any]]]
 Cells = list[tuple[str, Floats]]
 
 
-def score(folder: Path) -> Scores:
+def score(folder: Path, say: Callable[[str], None] = lambda line: None) -> Scores:
     """{profile: {table: {mape, rows, by_kind}}} over a folder of tables.
 
     Of a table that a profile was fitted to (the same SHA-256), and of one with a column `holdout`,
     the rows kept out are scored; of any other table all rows are. by_kind has mape and rows by how
     a row was kept out, by kernel, size and heads, and of the closed forms alone. A profile of our
     own measurements is scored on their section off_grid, of the folder or of kernels/calibrations.
+    say hears of rows that no profile has a kernel for. Raises TableError if nothing is to score.
     """
     found: Scores = {}
+    tables = {name: table for name in SIZES if (table := read_table(folder, name)) is not None}
     for name in shipped():
         own: dict[str, dict[str, Any]] = {}
+        profile = load_profile(name)
         if name in RECIPES:
-            own = score_profile(load_profile(name), folder)
-        points = calibration_of(load_profile(name), folder)
+            own = score_profile(profile, tables)
+        points = calibration_of(profile, folder)
         if points is not None:
-            own = {"points": score_off_grid(load_profile(name), points)}
+            own = {"points": score_off_grid(profile, points)}
         if own:
             found[name] = own
+    for table in tables.values():
+        for line in unscored(table):
+            say(f"{find_table(folder, table.name)}: {line}")
+    if not found:
+        missing = f"has no .csv or .csv.gz of {', '.join(SIZES)}"
+        empty = f"no row of {', '.join(tables)} is kept out, and of a kernel that a profile has"
+        raise TableError(f"{folder}: {empty if tables else missing}")
+    return found
+
+
+def unscored(table: Table) -> list[str]:
+    """Rows of a table that no profile has a kernel for, in sentences by GPU and by kernel."""
+    rows, lines = table.rows, []
+    recipes = {name: own for name, own in RECIPES.items() if table.name in own.tables}
+    gpus = {name: own.gpus.get(table.name, own.gpu) for name, own in recipes.items()}
+    is_other = ~rows["gpu"].isin(list(gpus.values())).to_numpy()
+    if is_other.any():
+        own_gpus = ", ".join(sorted(set(rows["gpu"][is_other].astype(str))))
+        lines.append(f"{is_other.sum():,} rows are not scored: no profile is of {own_gpus}")
+    for name, gpu in gpus.items():
+        own = table.where((rows["gpu"] == gpu).to_numpy())
+        for kernel, count in _unknown_kernels(load_profile(name), own).items():
+            lines.append(f"{count:,} rows are not scored: {name} has no kernel {kernel}")
+    return lines
+
+
+def _unknown_kernels(profile: Profile, table: Table) -> dict[str, int]:
+    """How many rows are of kernels that the profile has not, by name."""
+    found: dict[str, int] = {}
+    for family in FAMILIES:
+        if family.table == table.name:
+            own = table.where(family.chosen(table.rows)).rows
+            kernels = profile.kernels.get(family.family, profile.kernels["decode"])
+            if len(own):
+                counts = family.names(own).value_counts()
+                found |= {str(k): int(count) for k, count in counts.items() if k not in kernels}
     return found
 
 
@@ -56,20 +95,20 @@ def calibration_of(profile: Profile, folder: Path) -> Path | None:
     return None
 
 
-def score_profile(profile: Profile, folder: Path) -> dict[str, dict[str, Any]]:
+def score_profile(profile: Profile, tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:
     """The scores of one profile, by table."""
     recipe = RECIPES[profile.name]
-    tables: dict[str, dict[str, Any]] = {}
+    scores: dict[str, dict[str, Any]] = {}
     for name in recipe.tables:
-        table = read_table(folder, name)
-        if table is None:
+        if name not in tables:
             continue
+        table = tables[name]
         gpu = recipe.gpus.get(name, recipe.gpu)
         own = table.where((table.rows["gpu"] == gpu).to_numpy())
         cells = _table_cells(profile, scored(own, profile))
         if cells:
-            tables[name] = _summary(cells)
-    return tables
+            scores[name] = _summary(cells)
+    return scores
 
 
 def scored(table: Table, profile: Profile) -> Table:

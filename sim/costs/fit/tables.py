@@ -74,35 +74,44 @@ class Table:
 
 
 def find_table(folder: Path, name: str) -> Path | None:
-    """The file of a table: NAME.csv or NAME.csv.gz; None if there is none."""
-    for suffix in (".csv.gz", ".csv"):
-        if (folder / f"{name}{suffix}").exists():
-            return folder / f"{name}{suffix}"
-    return None
+    """The file of a table: NAME.csv or NAME.csv.gz; None if there is none.
+
+    Raises TableError if there are both.
+    """
+    found = [path for end in (".csv.gz", ".csv") if (path := folder / f"{name}{end}").exists()]
+    if len(found) > 1:
+        raise TableError(f"{folder}: has both {found[0].name} and {found[1].name}; accepted: one")
+    return found[0] if found else None
 
 
 def read_table(folder: Path, name: str) -> Table | None:
     """Read a table; None if the folder has no such file. Raises TableError.
 
-    Cells that are read are checked (sim.costs.fit.checking). A column `holdout` replaces the rule:
-    rows where it says anything but 0, no, false, train or nothing are kept out, and it names how.
+    Cells that are read are checked (sim.costs.fit.checking); empty lines are none. A column
+    `holdout` replaces the rule: rows where it says anything but 0, no, false, train or nothing are
+    kept out, and it names how.
     """
     path = find_table(folder, name)
     if path is None:
         return None
+    needed = (*SIZES[name], "gpu", *BESIDE.get(name, ("us",)))
     try:
-        rows = pd.read_csv(path)
+        rows = pd.read_csv(path, skip_blank_lines=False)  # so that rows know their lines
+        header = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except (OSError, ValueError, EOFError, zlib.error) as error:
         said = " ".join(str(error).split())
         raise TableError(f"{path}: cannot be read: {said}") from None
-    needed = (*SIZES[name], "gpu", *BESIDE.get(name, ("us",)))
-    missing = [column for column in needed if column not in rows.columns]
-    if missing:
-        raise TableError(f"{path}: has no column {missing[0]}; needed are {', '.join(needed)}")
+    for column in needed:
+        if header.count(column) != 1:
+            how = "has no column" if column not in header else "has more than one column"
+            raise TableError(f"{path}: {how} {column}; needed are {', '.join(needed)}")
+    rows = rows.dropna(how="all")
     mistake = first_mistake(rows, needed)
     if mistake is not None:
         raise TableError(f"{path}, {mistake}")
+    whole = [column for column in SIZES[name] if column not in {"model", "layer"}]
+    rows = rows.astype(dict.fromkeys(whole, np.int64)).reset_index(drop=True)
     if "holdout" in rows.columns:
         kept = np.array([_kind(value) for value in rows["holdout"]], object)
     else:
