@@ -36,16 +36,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Fit cost profiles to measured points, and score them on rows kept out.",
     )
     parser.add_argument("what", nargs="*", metavar="WHAT", help="profiles, or calibration folders")
-    parser.add_argument("--score", action="store_true", help="errors on rows kept out")
     parser.add_argument("--json", action="store_true", help="print scores as one object")
-    parser.add_argument("--figures", metavar="DIR", help="draw the profiles")
-    parser.add_argument(
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--score", action="store_true", help="errors on rows kept out")
+    modes.add_argument("--figures", metavar="DIR", help="draw the profiles")
+    modes.add_argument(
         "--compare", nargs=2, metavar=("RESULTS", "MEASURED"), help="a run beside a measured one"
     )
     parser.add_argument(
         "--out", metavar="DIR", default=str(FOLDER), help="where profiles are written"
     )
     arguments = parser.parse_args(argv)
+    if arguments.what and (arguments.score or arguments.compare):
+        parser.error(f"unexpected {arguments.what[0]}: --score and --compare take no WHAT")
+    if arguments.json and not arguments.score:
+        parser.error("--json goes with --score")
     try:
         if arguments.score:
             _score(arguments.json)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,8 @@ from sim.costs.fit.tables import TableError
 from sim.costs.forms import Floats
 from sim.figures import style
 
+REQUEST_COLUMNS = ("arrival_time", "queued_ts", "first_token_ts", "last_token_ts", "output_toks")
+SERIES_COLUMNS = ("t", "running", "waiting", "kv_cache_pct")
 PERCENTILES = (10, 50, 90, 99)
 
 
@@ -46,40 +50,65 @@ def read_measured(folder: Path) -> Observed:
         lines = gzip.decompress(content) if path.suffix == ".gz" else content
         rows = pd.DataFrame([json.loads(line) for line in lines.splitlines()])
         series = pd.read_csv(folder / "timeseries.csv")
-        arrival = rows["arrival_time"] - rows["arrival_time"].iloc[0] + rows["queued_ts"].iloc[0]
-        ttft = rows["first_token_ts"] - arrival
-        tpot = (rows["last_token_ts"] - rows["first_token_ts"]) / (rows["output_toks"] - 1)
-        used = series["kv_cache_pct"].astype(float) / 100
-        table = pd.DataFrame(
-            {
-                "second": series["t"],
-                "running": series["running"],
-                "waiting": series["waiting"],
-                "kv_frac": used if used.any() else np.nan,
-            }
-        )
+        times = _numbers(rows, path.name, REQUEST_COLUMNS)
+        logged = _numbers(series, "timeseries.csv", SERIES_COLUMNS)
     except StopIteration:
         raise TableError(f"{folder}: has no requests.jsonl") from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise TableError(f"{folder}: is no measured run: {error}") from None
-    end = float(rows["last_token_ts"].max() - arrival.min())
-    return Observed(ttft.to_numpy(), tpot.to_numpy(), end, table)
+    arrival = times["arrival_time"] - times["arrival_time"][0] + times["queued_ts"][0]
+    used = logged["kv_cache_pct"] / 100
+    table = pd.DataFrame(
+        {
+            "second": logged["t"],
+            "running": logged["running"],
+            "waiting": logged["waiting"],
+            "kv_frac": used if used.any() else np.nan,
+        }
+    )
+    tpot = _tpot(times["last_token_ts"] - times["first_token_ts"], times["output_toks"] - 1)
+    end = float(times["last_token_ts"].max() - arrival.min())
+    return Observed(times["first_token_ts"] - arrival, tpot, end, table)
+
+
+def _numbers(rows: pd.DataFrame, name: str, columns: Sequence[str]) -> dict[str, Floats]:
+    """Columns as finite numbers. Raises ValueError with the file, the row and the column."""
+    found = {}
+    for column in columns:
+        if column not in rows.columns or not len(rows):
+            raise ValueError(f"{name} has no {column}")
+        found[column] = pd.to_numeric(rows[column], errors="coerce").to_numpy(np.float64)
+        bad = np.flatnonzero(~np.isfinite(found[column]))
+        if len(bad):
+            value = rows[column].iloc[bad[0]]
+            raise ValueError(f"{name}, row {bad[0] + 1}: {column} is {value!r}, no number")
+    return found
+
+
+def _tpot(seconds: Floats, gaps: Floats) -> Floats:
+    """Seconds a token after the first, of requests that have one."""
+    return np.asarray(seconds[gaps > 0] / gaps[gaps > 0])
 
 
 def read_simulated(folder: Path) -> Observed:
     """The only run of an experiment's results. Raises TableError."""
     runs = sorted((folder / "runs").glob("*/requests.parquet"))
     if len(runs) != 1:
-        raise TableError(f"{folder}: must hold one run, has {len(runs)}")
+        raise TableError(
+            f"{folder}: must hold one run in runs/, as kvsim run makes it: has {len(runs)}"
+        )
     try:
         requests = results.read_table(runs[0])
         timeline = results.read_table(runs[0].parent / "timeline.parquet")
         summary = json.loads((runs[0].parent / "summary.json").read_text(encoding="utf-8"))
     except (results.ResultsError, OSError, ValueError) as error:
         raise TableError(str(error)) from None
+    num_unfinished = int(requests["finish_s"].isna().sum())
+    if num_unfinished:
+        raise TableError(f"{folder}: {num_unfinished} of its requests did not finish")
     ttft = requests["first_token_s"] - requests["arrival_s"]
-    gaps = requests["output_tokens"] - 1
-    tpot = (requests["finish_s"] - requests["first_token_s"]) / gaps
+    decoding = (requests["finish_s"] - requests["first_token_s"]).to_numpy()
+    tpot = _tpot(decoding, (requests["output_tokens"] - 1).to_numpy())
     start = float(requests["arrival_s"].min())
     seconds = np.arange(1, int(summary["makespan_s"]) + 1)
     at = np.searchsorted(timeline["start_s"].to_numpy(), start + seconds, side="right") - 1
@@ -93,14 +122,15 @@ def read_simulated(folder: Path) -> Observed:
             "kv_frac": (held / (summary["num_slots"] - block)).to_numpy()[at],
         }
     )
-    return Observed(ttft.to_numpy(), tpot.to_numpy(), float(summary["makespan_s"]), series)
+    return Observed(ttft.to_numpy(), tpot, float(summary["makespan_s"]), series)
 
 
 def comparison(simulated: Observed, measured: Observed) -> pd.DataFrame:
     """One row a metric: measured, simulated, and by how many percent the latter is off."""
     rows = []
-    for name in metrics_of(measured):
-        real, ours = metrics_of(measured)[name], metrics_of(simulated)[name]
+    found = metrics_of(simulated)
+    for name, real in metrics_of(measured).items():
+        ours = found.get(name, np.nan)
         if not (np.isnan(real) or np.isnan(ours)):
             rows.append((name, real, ours, 100 * (ours / real - 1)))
     table = pd.DataFrame(rows, columns=["metric", "measured", "simulated", "error_percent"])
@@ -119,6 +149,8 @@ def metrics_of(run: Observed) -> dict[str, float]:
         "seconds with requests waiting": float(waits.sum()),
     }
     for name, values in (("ttft_s", run.ttft_s), ("tpot_s", run.tpot_s)):
+        if not len(values):
+            continue
         found[f"{name}_mean"] = float(values.mean())
         found |= {f"{name}_p{p}": float(np.percentile(values, p)) for p in PERCENTILES}
     return found
