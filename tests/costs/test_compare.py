@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sim.cli import main
-from sim.costs.fit.compare import compare
+from sim.costs.fit.compare import compare, read_measured
 from sim.costs.fit.tables import TableError
 
 EXPERIMENT = """\
@@ -71,3 +71,20 @@ def test_every_metric_is_compared_and_a_picture_drawn(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_measured_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="must hold one run, has 0"):
         compare(tmp_path, tmp_path)
+
+
+def test_a_bad_time_is_named_by_its_row_and_one_token_has_no_tpot(tmp_path: Path) -> None:
+    folder = measured_run(tmp_path / "real")
+    lines = gzip.decompress((folder / "requests.jsonl.gz").read_bytes()).decode().splitlines()
+    rows = [json.loads(line) for line in lines]
+    (folder / "requests.jsonl.gz").unlink()
+    target = folder / "requests.jsonl"
+    target.write_text(
+        "\n".join(json.dumps(row) for row in (rows[0], {**rows[1], "output_toks": 1}))
+    )
+    assert len(read_measured(folder).tpot_s) == 1
+    for value in (None, "soon"):
+        bad = {**rows[1], "first_token_ts": value}
+        target.write_text("\n".join(json.dumps(row) for row in (rows[0], bad)))
+        with pytest.raises(TableError, match="requests.jsonl, row 2: first_token_ts is"):
+            read_measured(folder)

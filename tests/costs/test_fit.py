@@ -390,3 +390,77 @@ def test_the_bytes_of_one_tile_and_warm_l2_are_in_the_closed_form() -> None:
     at = (many, np.float64(8), np.float64(128))
     assert decode_us(warm, *at, as_measured=True) < decode_us(DECODE_FORM, *at, as_measured=True)
     assert decode_us(warm, *at) == decode_us(DECODE_FORM, *at)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("us", -1, "us is -1; accepted: a number of 0.001 to below 1e+09"),
+        ("us", "fast", "us is 'fast'; accepted: a number of 0.001 to below 1e+09"),
+        ("kv_heads", 0, "kv_heads is 0; accepted: a whole number of 1 to below 1e+09"),
+        ("page", "x", "page is 'x'; accepted: a whole number of 0 to below 1e+09"),
+        ("dtype", "int4", "dtype is 'int4'; accepted: bf16, fp8"),
+    ],
+)
+def test_a_bad_cell_of_our_own_points_is_named_by_its_line(
+    column: str, value: object, said: str, tmp_path: Path
+) -> None:
+    folder = write_calibration(tmp_path / "synthetic")
+    points = pd.read_csv(folder / "points.csv", keep_default_na=False, dtype=object)
+    points.loc[5, column] = value
+    points.to_csv(folder / "points.csv", index=False)
+    with pytest.raises(TableError) as caught:
+        build_calibrated(folder, lambda line: None)
+    assert str(caught.value).replace("'-1'", "-1") == f"{folder / 'points.csv'}, line 7: {said}"
+
+
+def test_a_document_of_points_without_its_gpu_is_refused(tmp_path: Path) -> None:
+    folder = write_calibration(tmp_path / "synthetic")
+    document = json.loads((folder / "calibration.json").read_text())
+    for facts, said in (
+        ({"gpu": None}, "gpu is None; accepted: a mapping"),
+        ({"gpu": {"name": "x", "sm_count": 0}}, "gpu.sm_count is 0; accepted: a whole number"),
+        ({"status": ""}, "status is ''; accepted: a text"),
+        ({"ceilings": {"read_tb_s": "x"}}, "ceilings.read_tb_s is 'x'; accepted: a number"),
+    ):
+        (folder / "calibration.json").write_text(json.dumps({**document, **facts}))
+        with pytest.raises(TableError, match=said):
+            build_calibrated(folder, lambda line: None)
+
+
+def test_rows_that_no_profile_knows_are_said_and_nothing_to_score_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVSIM_CALIBRATION_DIR", str(tmp_path))
+    assert command.main(["--score", "--json"]) == 2
+    rows = decode_rows(DECODE_FORM)[:40].assign(gpu=["H100", "B200"] * 20)
+    path = tmp_path / "decode_attention.csv"
+    rows.to_csv(path, index=False)
+    assert command.main(["--score", "--json"]) == 0
+    rows.assign(holdout=0).to_csv(path, index=False)
+    assert command.main(["--score", "--json"]) == 2
+    rows.to_csv(f"{path}.gz", index=False)
+    assert command.main(["--score", "--json"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(f"{tmp_path}: has no .csv or .csv.gz of decode_attention")
+    assert lines[1] == f"note: {path}: 20 rows are not scored: no profile is of B200"
+    assert lines[3].endswith(
+        "no row of decode_attention is kept out, and of a kernel that a profile has"
+    )
+    assert lines[4] == f"{tmp_path}: has both {path.name}.gz and {path.name}; accepted: one"
+
+
+def test_sizes_written_as_floats_and_blank_lines_keep_out_the_same_rows(tmp_path: Path) -> None:
+    rows = decode_rows(DECODE_FORM)[:60]
+    plain, path = tmp_path / "plain", tmp_path / "decode_attention.csv"
+    plain.mkdir()
+    rows.to_csv(plain / path.name, index=False)
+    lines = rows.astype({"batch": float, "kv_len": float}).to_csv(index=False).splitlines()
+    path.write_text("\n".join([*lines[:5], "", *lines[5:], "", ""]))
+    tables = [read_table(folder, "decode_attention") for folder in (plain, tmp_path)]
+    assert tables[0] is not None
+    assert tables[1] is not None
+    assert tables[0].kept.tolist() == tables[1].kept.tolist()
+    path.write_text("\n".join([*lines[:5], "", *lines[5:30], "x"]))
+    with pytest.raises(TableError, match="line 32: heads is empty"):
+        read_table(tmp_path, "decode_attention")

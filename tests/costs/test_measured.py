@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from cost_models import LLAMA_3_8B, batch_of, measured
 
 from experiment_files import write
 from sim.allocators.paged import Paged
-from sim.batch import COPIED_TOKENS, SWAPPED_BLOCKS, SWAPPED_TOKENS
+from sim.batch import COPIED_TOKENS, SWAPPED_BLOCKS, SWAPPED_TOKENS, next_decode
 from sim.costs.link import link_gb_s
 from sim.costs.measured import Measured
 from sim.costs.profile import load_profile, shipped, write_profile
@@ -241,6 +243,17 @@ def raised_share(model: Measured) -> float:
         ({"host_us": -1.0}, "host_us: must be at least 0 and below 1e9, got -1.0"),
         ({"layers": None}, "layers: is not known; accepted: a number here, or a model that has it"),
         ({"hidden": 0}, "hidden: must be above 0 and below 1e18, got 0"),
+        ({"kernel": ""}, "kernel: rtx-4090 has none of ''; accepted: vllm"),
+        ({"paging": ""}, "paging: unknown value ''"),
+        ({"kv_heads": 3}, "kv_heads: must divide the 32 heads, got 3"),
+        ({"vocab": -5}, "vocab: must be at least 0 and below 1e9, got -5"),
+        ({"num_active_params": 0}, "num_active_params: must be above 0 and at most num_params"),
+        ({"num_expert_params": -3}, "num_expert_params: must be at least what a token passes by"),
+        ({"num_embedding_params": 10**13}, "num_embedding_params: must be at least 0 and at most"),
+        ({"kv_dtype": "int3"}, "kv_dtype: unknown value 'int3'; accepted: float16"),
+        ({"tensor_parallel_size": 0}, "tensor_parallel_size: must be above 0"),
+        ({"nvlink_gb_s": -4.0}, "nvlink_gb_s: must be at least 0 and below 1e9, got -4.0"),
+        ({"pcie_gb_s": 0.0}, "pcie_gb_s: must be above 0 and below 1e9, got 0.0"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_its_rule(
@@ -309,3 +322,83 @@ def test_the_link_is_slow_below_its_cliff_and_scaled_to_other_links() -> None:
     assert rates[4] == pytest.approx(6.9)
     assert rates[5] == pytest.approx(39.9)
     assert link_gb_s(65536, 32.0) == pytest.approx(51.4 / 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("schema", "kvsim-cost-profile/2", "schema is 'kvsim-cost-profile/2'; accepted: kvsim"),
+        ("kernels.linear", None, "kernels.linear: must be a mapping, got null"),
+        ("kernels.prefill", {}, "kernels.prefill: needs at least 1, has 0"),
+        ("kernels.decode.x.form.a_us", float("nan"), "a_us: must be a finite number, got nan"),
+        ("kernels.decode.x.form.us_per_mb", -1.0, "us_per_mb: must be at least 0.0, got -1"),
+        ("kernels.decode.x.form.us_per_mbx", 1.0, "us_per_mbx: unknown key"),
+        ("kernels.decode.x.grids.0.thousandths", ["nan"], "grids.0: its axes have 108 nodes"),
+        ("kernels.decode.x.grids.0.axes.0.0", "batc", "unknown axis 'batc', did you mean batch"),
+        ("kernels.decode.x.valid.batch", [5.0], "valid.batch.1: is required"),
+        ("kernels.decode.x.valid.batch", [9.0, 5.0], "valid.batch starts at 9, above its end, 5"),
+        ("constants.host_us.value", float("nan"), "host_us.value: must be a finite number"),
+        ("constants.link_gb_s.value", 0.0, "constants.link_gb_s.value: must be above 0"),
+        ("defaults.kernel", "nope", "defaults.kernel: no decode kernel is of 'nope'"),
+    ],
+)
+def test_a_profile_with_a_mistake_is_refused_by_its_path(
+    path: str, value: object, said: str, tmp_path: Path
+) -> None:
+    data = load_profile("rtx-4090").to_data()
+    name = next(iter(data["kernels"]["decode"]))
+    keys: list[Any] = [
+        int(key) if key.isdigit() else key.replace("?", ".")
+        for key in path.replace(".x.", f".{name}.").split(".")
+    ]
+    place: Any = data
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(data))
+    with pytest.raises(ValueError, match=re.escape(said)):
+        measured(profile=str(tmp_path / "p.yaml"))
+
+
+def test_a_sleep_counts_every_iteration_of_a_batch_beyond_the_range() -> None:
+    """3,000 sequences are more tokens than were measured, in each of ten iterations."""
+    for sizes in ({"decodes": 3000, "length": 100}, {"decodes": 3000, "length": 9, "prompt": 500}):
+        slept, stepped = measured(), measured()
+        batch = batch_of(**sizes)
+        slept.passed(batch, 10)
+        for i in range(10):
+            if i:
+                next_decode(batch)
+            stepped.passed(batch, 1)
+        assert slept.extrapolated() == stepped.extrapolated()
+        assert slept.extrapolated()["tokens"] == 10
+
+
+def test_mixed_launches_and_small_batches_have_ranges_too() -> None:
+    model = measured()
+    model.passed(batch_of(decodes=200, length=100, prompt=100), 1)
+    assert {name: n for name, n in model.extrapolated().items() if n} == {"prompts with decodes": 1}
+    paper = measured(profile="a100-40-2023", heads=8)
+    paper.passed(batch_of(decodes=7, length=100), 3)
+    assert paper.extrapolated()["decode"] == 3
+
+
+def test_latent_attention_reads_no_more_weights_than_the_model_has() -> None:
+    """DeepSeek-V3 on 8 GPUs: 128 heads of the latent's 576 would be six times its projections."""
+    shape = {"layers": 61, "hidden": 7168, "heads": 16, "kv_heads": 1, "head_dim": 576}
+    sizes = {"weights_bytes": 84 * 10**9, "num_params": 84 * 10**9, "num_embedding_params": 10**8}
+    experts = {"num_active_params": 4_600_000_000, "num_expert_params": 81 * 10**9}
+    model = measured(profile="h200", **shape, **sizes, **experts, kv_bytes_per_token=70_272)
+    outside = (84 - 81) * 10**9 - 10**8
+    assert 61 * model.shape.projection_params <= outside
+    assert not any("kv_bytes_per_token" in line for line in model.warnings)
+    odd = measured(kv_heads=32)
+    assert any("kv_bytes_per_token is 0.5 bytes for each value" in line for line in odd.warnings)
+
+
+def test_a_profiles_path_starts_at_the_experiments_folder(tmp_path: Path) -> None:
+    write_profile(tmp_path / "mine.yaml", load_profile("h100"))
+    text = EXPERIMENT.replace("{kind: measured}", "{kind: measured, profile: mine.yaml}")
+    experiment = load_experiment(write(tmp_path, text))
+    assert experiment.runs()[0].key("code", "trace")
+    experiment.runs()[0].build()

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from sim.costs import variants
+from sim.costs.fit.calibration_checks import NUMBERS, wrong_document, wrong_points
 from sim.costs.fit.families import FAMILIES, Family
 from sim.costs.fit.fitting import fit_variants, percent
 from sim.costs.fit.recipes import MODERN_HOST, constants_of
@@ -32,7 +33,6 @@ from sim.costs.paging import BLOCK_AXIS, PRESETS, paging_factor
 from sim.costs.profile import Profile
 from sim.costs.variants import Variant
 
-SCHEMA = "kvsim-calibration/1"
 KV_AXIS = Axis("kv_mb", 2, 2, 6)  # 4 MB to 4 GB a call
 # columns of x[m, k] w[n, k]^T by the name of the variant: Llama-3.1-8B's
 LINEAR_SIZES = {
@@ -94,11 +94,14 @@ def _read(folder: Path) -> tuple[dict[str, Any], pd.DataFrame, str]:
     except (OSError, ValueError) as error:
         said = " ".join(str(error).split())
         raise TableError(f"{folder}: cannot be read: {said}") from None
-    if document.get("schema") != SCHEMA:
-        path, schema = folder / "calibration.json", document.get("schema")
-        raise TableError(f"{path}: schema is {schema!r}; accepted: {SCHEMA}")
-    is_used = (points["ok"] == 1) & points["us"].notna()
-    points = points[is_used].reset_index(drop=True)
+    mistake = wrong_document(document)
+    if mistake is not None:
+        raise TableError(f"{folder / 'calibration.json'}: {mistake}")
+    mistake = wrong_points(points)
+    if mistake is not None:
+        raise TableError(f"{path}{mistake}")
+    points = points[points["ok"].isin([1, "1"]) & points["us"].notna()].reset_index(drop=True)
+    points = points.assign(**{name: pd.to_numeric(points[name]) for name in NUMBERS})
     points["kv_mb"] = points["bytes"].astype(float) / 1e6
     return document, points, hashlib.sha256(content).hexdigest()
 
