@@ -69,7 +69,7 @@ def test_every_metric_is_compared_and_a_picture_drawn(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_measured_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="must hold one run, has 0"):
+    with pytest.raises(TableError, match="must hold one run in runs"):
         compare(tmp_path, tmp_path)
 
 
@@ -86,5 +86,5 @@ def test_a_bad_time_is_named_by_its_row_and_one_token_has_no_tpot(tmp_path: Path
     for value in (None, "soon"):
         bad = {**rows[1], "first_token_ts": value}
         target.write_text("\n".join(json.dumps(row) for row in (rows[0], bad)))
-        with pytest.raises(TableError, match="requests.jsonl, row 2: first_token_ts is"):
+        with pytest.raises(TableError, match=r"requests\.jsonl, row 2: first_token_ts is"):
             read_measured(folder)

@@ -395,7 +395,7 @@ def test_the_bytes_of_one_tile_and_warm_l2_are_in_the_closed_form() -> None:
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("us", -1, "us is -1; accepted: a number of 0.001 to below 1e+09"),
+        ("us", -1, "us is -1.0; accepted: a number of 0.001 to below 1e+09"),
         ("us", "fast", "us is 'fast'; accepted: a number of 0.001 to below 1e+09"),
         ("kv_heads", 0, "kv_heads is 0; accepted: a whole number of 1 to below 1e+09"),
         ("page", "x", "page is 'x'; accepted: a whole number of 0 to below 1e+09"),
@@ -411,7 +411,7 @@ def test_a_bad_cell_of_our_own_points_is_named_by_its_line(
     points.to_csv(folder / "points.csv", index=False)
     with pytest.raises(TableError) as caught:
         build_calibrated(folder, lambda line: None)
-    assert str(caught.value).replace("'-1'", "-1") == f"{folder / 'points.csv'}, line 7: {said}"
+    assert str(caught.value) == f"{folder / 'points.csv'}, line 7: {said}"
 
 
 def test_a_document_of_points_without_its_gpu_is_refused(tmp_path: Path) -> None:
@@ -462,5 +462,5 @@ def test_sizes_written_as_floats_and_blank_lines_keep_out_the_same_rows(tmp_path
     assert tables[1] is not None
     assert tables[0].kept.tolist() == tables[1].kept.tolist()
     path.write_text("\n".join([*lines[:5], "", *lines[5:30], "x"]))
-    with pytest.raises(TableError, match="line 32: heads is empty"):
+    with pytest.raises(TableError, match="line 32: heads is 'x'"):
         read_table(tmp_path, "decode_attention")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sim.costs.fit.checking import FIRST_LINE, LEAST_US, LIMIT
+from sim.costs.fit.checking import FIRST_LINE, LEAST_US, LIMIT, shown
 
 SCHEMA = "kvsim-calibration/1"
 SIZES = ("page", "heads", "kv_heads", "head_dim", "batch")
@@ -75,6 +75,5 @@ def wrong_points(points: pd.DataFrame) -> str | None:
 def _at(rows: pd.DataFrame, name: str, is_bad: pd.Series, accepted: str) -> str:
     """The first bad cell of a column, by its line."""
     index = rows.index[is_bad][0]
-    return (
-        f", line {int(index) + FIRST_LINE}: {name} is {rows[name][index]!r}; accepted: {accepted}"
-    )
+    value = shown(rows[name][index])
+    return f", line {int(index) + FIRST_LINE}: {name} is {value}; accepted: {accepted}"

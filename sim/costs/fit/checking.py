@@ -31,7 +31,7 @@ def first_mistake(rows: pd.DataFrame, columns: Sequence[str]) -> str | None:
         is_bad, rule = _bad_texts(rows, name) if name in TEXTS else _bad_numbers(rows, name)
         if is_bad.any():
             at = int(np.flatnonzero(is_bad)[0])
-            return f"line {_line(rows, at)}: {name} is {_shown(rows[name].iloc[at])}; {rule}"
+            return f"line {_line(rows, at)}: {name} is {shown(rows[name].iloc[at])}; {rule}"
     return _bad_heads(rows) if {"heads", "kv_heads"} <= set(columns) else None
 
 
@@ -70,5 +70,6 @@ def _line(rows: pd.DataFrame, at: int) -> int:
     return int(rows.index[at]) + FIRST_LINE
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A cell as a sentence quotes it."""
     return "empty" if pd.isna(value) else repr(value.item() if hasattr(value, "item") else value)
