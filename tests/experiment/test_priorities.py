@@ -72,9 +72,7 @@ def write_four(folder: Path, priority: list[int] | None) -> str:
 
 
 @pytest.mark.parametrize(("policy", "hit"), [("lru", 0), ("priority", 19)])
-def test_a_tree_keeps_what_urgent_requests_have_left(
-    tmp_path: Path, policy: str, hit: int
-) -> None:
+def test_a_tree_keeps_what_urgent_requests_have_left(tmp_path: Path, policy: str, hit: int) -> None:
     """Of 64 slots the third needs 30: the first text goes, or the second, which is less urgent."""
     text = write_four(tmp_path, [-1, 5, 0, 0])
     spec = load(tmp_path, text + RADIX % policy).runs()[0]

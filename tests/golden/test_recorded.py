@@ -1,4 +1,4 @@
-"""What a replay takes from a recording is checked, too: when steps are, who arrives, which slots."""
+"""What a replay takes from a recording is checked, too: steps, arrivals, slots."""
 
 from recorded import Clock
 from recorded_tree import TreeCase
