@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +53,12 @@ def policies_command(arguments: argparse.Namespace) -> int:
     sizes = _block_sizes(arguments.block_size, len(arguments.files))
     capacities = None if arguments.capacity is None else _numbers("capacity", arguments.capacity)
     policies = list(POLICIES) if arguments.policy is None else arguments.policy.split(",")
+    _each_once("capacity", capacities or [])
+    _each_once("policy", policies)
+    labels = _labels(arguments.files, sizes)
     found: list[dict[str, Any]] = []
-    for file, size in zip(arguments.files, sizes, strict=True):
-        mine = _rows(file, size, capacities, policies)
+    for label, file, size in zip(labels, arguments.files, sizes, strict=True):
+        mine = _rows(label, (file, size), capacities, policies)
         found += mine
         if arguments.json:
             print("\n".join(json.dumps(row, allow_nan=False) for row in mine), flush=True)
@@ -68,10 +73,41 @@ def policies_command(arguments: argparse.Namespace) -> int:
 
 def _numbers(option: str, text: str) -> list[int]:
     """Whole numbers with commas between them."""
+    from sim.yaml_nodes import MAX_NUMBER
+
     parts = text.split(",")
     if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
         raise UserError(f"--{option}: must be whole numbers with commas between, got {text!r}")
-    return [int(part) for part in parts]
+    numbers = [int(part) for part in parts]
+    for number in numbers:
+        if number > MAX_NUMBER:
+            raise UserError(f"--{option}: {number}; accepted: at most {MAX_NUMBER}")
+    return numbers
+
+
+def _each_once(option: str, values: Sequence[int | str]) -> None:
+    """Rows of the same name would be one curve."""
+    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    if twice is not None:
+        raise UserError(f"--{option}: {twice} is named twice")
+
+
+def _labels(files: Sequence[str], sizes: Sequence[int]) -> list[str]:
+    """What tables and figures call the traces: names, paths where names are alike, or both.
+
+    One file may come with several block sizes.
+    """
+    labels = [Path(file).name.split(".")[0] or file for file in files]
+    for longer in (files, [f"{file}, blocks of {n}" for file, n in zip(files, sizes, strict=True)]):
+        counts = Counter(labels)
+        labels = [
+            label if counts[label] == 1 else more
+            for label, more in zip(labels, longer, strict=True)
+        ]
+    twice = [label for label, count in Counter(labels).items() if count > 1]
+    if twice:
+        raise UserError(f"FILE: {twice[0]}: named twice")
+    return labels
 
 
 def _block_sizes(text: str, num_files: int) -> list[int]:
@@ -87,17 +123,19 @@ def _block_sizes(text: str, num_files: int) -> list[int]:
 
 
 def _rows(
-    file: str, block_size: int, capacities: list[int] | None, policies: list[str]
+    label: str, source: tuple[str, int], capacities: list[int] | None, policies: list[str]
 ) -> list[dict[str, Any]]:
+    """What policies find in a file's trace, in blocks of a size."""
     from sim.policies import references
     from sim.policies.sweep import default_capacities, rows
     from workloads.trace import TraceError
 
+    file, block_size = source
     try:
         asked = references(_load(file), block_size)
         if capacities is None:
             capacities = default_capacities(asked)
-        return list(rows(Path(file).name.split(".")[0] or file, asked, capacities, policies))
+        return list(rows(label, asked, capacities, policies))
     except TraceError as error:
         raise UserError(str(error)) from None
     except ValueError as error:

@@ -133,7 +133,7 @@ def sequence_content(trace: Trace) -> SequenceContent | None:
     """What the sequences of a trace consist of; None if it does not say."""
     if trace.content is None:
         return None
-    return SequenceContent(trace.content, trace.namespace)
+    return SequenceContent(trace.content, trace.namespace, trace.priority)
 
 
 def branches(trace: Trace, seed: int) -> Branches | None:

@@ -11,15 +11,25 @@ class SequenceContent:
     """The content of requests' sequences, prompt and output.
 
     Without content nobody shares anything, but each request finds its own tokens again. Requests
-    of different namespaces share nothing.
+    of different namespaces share nothing. priority says whose content is worth more: the lower, the
+    more; without it all have 0.
     """
 
-    def __init__(self, content: Content | None = None, namespace: IntColumn | None = None) -> None:
+    def __init__(
+        self,
+        content: Content | None = None,
+        namespace: IntColumn | None = None,
+        priority: IntColumn | None = None,
+    ) -> None:
         self._content = content
         self._namespace = namespace
+        self._priority = priority
 
     def namespace(self, request: int) -> int:
         return 0 if self._namespace is None else self._namespace.item(request)
+
+    def priority(self, request: int) -> int:
+        return 0 if self._priority is None else self._priority.item(request)
 
     def prompts(self) -> Iterator[tuple[int, list[Run]]]:
         """(request, runs of its prompt) of all whose prompts are known to consist of something."""

@@ -46,6 +46,8 @@ class Radix(TreeMemory):
     eviction_policy says which leaf that nobody holds goes first; with slru those that were hit
     protected_threshold times or more go last. split_at_prompt cuts what a request leaves in the
     tree where its prompt ends, so that its output can be evicted alone (SGLang 0.5.23, not 0.5.3).
+    eviction_policy priority evicts what the least urgent requests have left; the trace must say
+    priorities, of which the lower is more urgent, unlike SGLang's. Nobody is served sooner for it.
     """
 
     kind: ClassVar[str] = "radix"
@@ -72,6 +74,8 @@ class Radix(TreeMemory):
             raise ValueError(f"protected_threshold: must be at least 1, got {protected_threshold}")
         self.block_size = block_size
         self.eviction_policy = eviction_policy
+        if eviction_policy == "priority":
+            self.needs = Radix.needs | {"priority"}
         self.protected_threshold = protected_threshold
         self.split_at_prompt = split_at_prompt
         self.evicts_by_batch = block_size > 1

@@ -106,7 +106,9 @@ class TreeMemory(Allocator):
         self._scratch: IntArray = np.empty(self.block_size + capacity, np.int64)
 
     def _open(self, row: int) -> None:
-        self._held[row] = Held(self.tree.root, self._rows.item(row, FINAL_TOKENS) - 1)
+        request, final = self._rows[row, [REQUEST, FINAL_TOKENS]].tolist()
+        self._held[row] = Held(self.tree.root, final - 1)
+        self.set_priority(row, -self._content.priority(request))
 
     def bind_content(self, content: SequenceContent) -> None:
         self._content = content

@@ -17,6 +17,7 @@ first.
 Assumed, or different on purpose: a block is found from the iteration on in which it is computed, so
 that a twin in the same iteration hits it, where the engine holds the twin back for one iteration;
 of a block that matches in part nothing is reused (enable_partial_reuse is on there, and copies);
+one block of the pool is never given away, because `prefix` keeps vLLM's null block;
 retention priorities, the pool on the host and the static policy are left out; a chunk of a prompt
 may end anywhere, where the engine ends it with a block; a request that could never fit is rejected.
 """

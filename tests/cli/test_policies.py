@@ -72,6 +72,24 @@ def test_a_folder_gets_the_table_and_the_figure_of_all_traces(folder: Path) -> N
     assert "  clairvoyant " in done.stdout
 
 
+def test_traces_of_one_name_stay_apart(folder: Path) -> None:
+    """One curve a trace: what has the same name is told by its path, or by its block size."""
+    (folder / "old").mkdir()
+    (folder / "old" / "chat.jsonl").write_text(CHAT)
+    done = kvsim(
+        *("trace", "policies", "chat.jsonl", "old/chat.jsonl", "old/chat.jsonl", "small.yaml"),
+        *("--block-size", "512,512,256,512", "--policy", "lru", "--capacity", "1024", "--json"),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["trace"] for line in done.stdout.splitlines()] == [
+        "chat.jsonl",
+        "old/chat.jsonl, blocks of 512",
+        "old/chat.jsonl, blocks of 256",
+        "small",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -81,6 +99,10 @@ def test_a_folder_gets_the_table_and_the_figure_of_all_traces(folder: Path) -> N
         (["chat.jsonl", "--capacity", "1k"], "--capacity: must be whole numbers with commas"),
         (["chat.jsonl", "--block-size", "0"], "--block-size: 0; accepted: 1 to "),
         (["chat.jsonl", "--block-size", "1,2"], "--block-size: 2 sizes for 1 traces"),
+        (["chat.jsonl", "--capacity", "9" * 23], "--capacity: 99999999999999999999999; accepted: "),
+        (["chat.jsonl", "--capacity", "1024,1024"], "--capacity: 1024 is named twice"),
+        (["chat.jsonl", "--policy", "lru,lfu,lru"], "--policy: lru is named twice"),
+        (["chat.jsonl", "small.yaml", "chat.jsonl"], "FILE: chat.jsonl, blocks of 16: named twice"),
         (["absent.yaml"], "absent.yaml"),
     ],
 )

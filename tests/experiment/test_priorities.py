@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiment_files import HEAD, INLINE, PAGED, errors_of, load
-from sim.engine import simulate
+from sim.engine import Options, simulate
+from sim.runspec import sequence_content
 from sim.sequence import FIRST_SCHEDULED_NS
+from workloads.canonical import write_canonical
+from workloads.content import ContentBuilder
+from workloads.trace import Trace
 
 URGENT = """\
 workload:
@@ -45,3 +50,42 @@ def test_priorities_that_nobody_reads_are_warned_of(
     warnings = load(tmp_path, HEAD + URGENT + PAGED + scheduler).warnings
     sentence = "priority of the workload: requests are served in order of arrival with paged and "
     assert list(warnings) == ([] if named is None else [sentence + named])
+
+
+RADIX = "allocator: {kind: radix, eviction_policy: %s}\n"
+
+
+def write_four(folder: Path, priority: list[int] | None) -> str:
+    """Two texts of 20 tokens, one of 30, and the first again, a second apart."""
+    content = ContentBuilder()
+    for source, length in ((1, 20), (2, 20), (3, 30), (1, 20)):
+        content.add([(source, 0, length)], length)
+    trace = Trace(
+        arrival_ns=np.arange(4) * 1_000_000_000,
+        prompt_tokens=np.array([20, 20, 30, 20]),
+        output_tokens=np.array([1, 1, 1, 1]),
+        content=content.build(),
+        priority=None if priority is None else np.array(priority),
+    )
+    write_canonical(trace, folder / "four.parquet")
+    return HEAD.replace("256", "64") + "workload: {kind: canonical, path: four.parquet}\n"
+
+
+@pytest.mark.parametrize(("policy", "hit"), [("lru", 0), ("priority", 19)])
+def test_a_tree_keeps_what_urgent_requests_have_left(tmp_path: Path, policy: str, hit: int) -> None:
+    """Of 64 slots the third needs 30: the first text goes, or the second, which is less urgent."""
+    text = write_four(tmp_path, [-1, 5, 0, 0])
+    spec = load(tmp_path, text + RADIX % policy).runs()[0]
+    trace, *parts = spec.build()
+    run = simulate(*parts, Options(content=sequence_content(trace)))
+    assert run.scheduler.counters()["num_hit_tokens"] == hit
+
+
+def test_eviction_by_priorities_that_the_trace_has_not_is_refused(tmp_path: Path) -> None:
+    """All would be equal: the result of lru under another name."""
+    text = write_four(tmp_path, None)
+    assert errors_of(tmp_path, text + RADIX % "priority") == [
+        f"x.yaml:5: allocator: radix needs priority of the trace; {tmp_path}/four.parquet "
+        "provides arrivals, prefix identity"
+    ]
+    assert load(tmp_path, text + RADIX % "lru").runs()

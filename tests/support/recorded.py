@@ -29,6 +29,25 @@ class Case(NamedTuple):
     steps: list[Record]
 
 
+class Clock:
+    """When the steps of a case are, and who arrives at each of them."""
+
+    def __init__(self, requests: list[Record]) -> None:
+        self._requests = requests
+        self._step = -1
+
+    def at(self, recorded: int) -> Record:
+        """The step and who has arrived by then, for a step that the recording has next.
+
+        It is the one after the last, or, if it is later, that of the next arrival.
+        """
+        to_come = [r["arrival_step"] for r in self._requests if r["arrival_step"] > self._step]
+        last, follows = self._step, self._step + 1
+        self._step = recorded if recorded in to_come[:1] else follows
+        arrived = [r["id"] for r in self._requests if last < r["arrival_step"] <= self._step]
+        return {"step": self._step, "arrived": arrived}
+
+
 def golden_folder(engine: str) -> Path | None:
     """Where an engine's cases are: $KVSIM_GOLDEN_DIR, or $KVSIM_SHARED/golden; None if nowhere."""
     root = os.environ.get("KVSIM_GOLDEN_DIR")

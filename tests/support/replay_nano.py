@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recorded import Case, Record, RecordedContent, prompt_length
+from recorded import Case, Clock, Record, RecordedContent, prompt_length
 from replay_v1 import Difference
 from sim.allocators import Allocator
 from sim.allocators.cached_blocks import WAS_EVICTED
@@ -48,6 +48,7 @@ class Replay:
         self.case, self.allocator, self.scheduler = case, allocator, scheduler
         self.ids = [request["id"] for request in case.requests]
         self.numbers = {name: i for i, name in enumerate(self.ids)}
+        self.clock = Clock(case.requests)
         self.sequences = SequenceTable()
         allocator.bind(num_slots_of(case), self.sequences, MAX_MODEL_LEN)
         allocator.bind_content(RecordedContent(case.requests))
@@ -68,13 +69,12 @@ class Replay:
         return None
 
     def _step(self, record: Record) -> Record:
-        scheduler, step = self.scheduler, record["step"]
-        for name in record["arrived"]:
+        scheduler, now = self.scheduler, self.clock.at(record["step"])
+        step = now["step"]
+        for name in now["arrived"]:
             scheduler.add(self.numbers[name])
         scheduler.schedule(step)
-        ours = {
-            "step": step,
-            "arrived": record["arrived"],
+        ours = now | {
             "prefill": scheduler.is_prefill,
             "preempted": [self.ids[request] for request in scheduler.preempted],
             "scheduled": [[self.ids[i], start, n] for i, start, n in scheduler.scheduled()],

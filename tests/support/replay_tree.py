@@ -87,10 +87,11 @@ class TreeReplay:
         return Key.of(runs_of(tokens), op.get("limit", len(tokens)), namespace)
 
     def _insert(self, op: Record, record: Record, gone: list[Any]) -> Record:
-        key, size = self._key(op), self.tree.block_size
-        blocks = np.array(record["value"])[::size] // size
+        """The slots are given; they must be those of whole pages, but for the last."""
+        key, size, given = self._key(op), self.tree.block_size, record["value"]
+        blocks = np.array(given)[::size] // size
         found = self.tree.insert(key, blocks, priority=op.get("priority", 0))
-        return {"prefix_len": found, "value": record["value"]}
+        return {"prefix_len": found, "value": slots_of(blocks, size)[: len(given)]}
 
     def _match(self, op: Record, record: Record, gone: list[Any]) -> Record:
         node, hit = self.tree.match(self._key(op))

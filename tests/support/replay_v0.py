@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recorded import Case, Record
+from recorded import Case, Clock, Record
 from sim.allocators import Allocator
 from sim.allocators.paged_cow import PagedCow
 from sim.allocators.shared_blocks import COPIED, SWAPPED_IN, SWAPPED_OUT
@@ -176,6 +176,7 @@ class Replay:
         scheduler.bind_branches(self.recording)
         scheduler.bind(self.requests, self.sequences, allocator)
         self.refused: set[str] = set()
+        self.clock = Clock(case.requests)
 
     def first_difference(self) -> Difference | None:
         for record in self.case.steps:
@@ -186,7 +187,8 @@ class Replay:
 
     def _difference_in(self, record: Record) -> Difference | None:
         step, scheduler = record["step"], self.scheduler
-        for name in record["arrived"]:
+        now = self.clock.at(step)
+        for name in now["arrived"]:
             self._arrive(self.numbers[name], step)
         for names in (scheduler.admitted, scheduler.preempted, scheduler.returned):
             names.clear()
@@ -195,7 +197,7 @@ class Replay:
         except SwapSpaceError:
             ours = "RuntimeError" if record["error"] else "SwapSpaceError"
             return None if record["error"] else Difference(step, "error", None, ours)
-        ours = self._scheduled(step) if is_computing else self._nothing()
+        ours = now | (self._scheduled(step) if is_computing else self._nothing())
         if is_computing:
             scheduler.complete(np.array([step, step + 1]), 1)
         ours["after_update"] = self._state()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recorded import Case, Record, RecordedContent, prompt_length
+from recorded import Case, Clock, Record, RecordedContent, prompt_length
 from sim.allocators import Allocator
 from sim.allocators.cached_blocks import BECAME_CACHED
 from sim.allocators.prefix import Prefix
@@ -111,6 +111,7 @@ class Replay:
         allocator.bind_content(RecordedContent(case.requests))
         allocator.record_events(1 << 16)
         scheduler.bind(self.requests, self.sequences, allocator)
+        self.clock = Clock(case.requests)
         self.in_flight: Step | None = None
         self.has_run: set[int] = set()
         self.tables: dict[int, list[int]] = {}
@@ -127,10 +128,11 @@ class Replay:
         step = record["step"]
         if record.get("stalled"):
             return None if not self.scheduler.num_running else Difference(step, "stalled", 1, 0)
-        for name in record["arrived"]:
+        now = self.clock.at(step)
+        for name in now["arrived"]:
             self.scheduler.add(self.numbers[name])
         end_step = self._schedule(step)
-        ours = self._scheduled()
+        ours = now | self._scheduled()
         before = self._generated()
         end_step()
         ours |= self._events()
