@@ -54,19 +54,21 @@ def add_claims(commands: Any) -> None:
 
 def claims_command(arguments: argparse.Namespace) -> int:
     """kvsim claims."""
-    from sim.claims.record import read_record, regressions
+    from sim.claims.record import keeping, read_record, regressions
     from sim.results import ResultsError
     from sim.yaml_nodes import ConfigError
 
     record = Path(arguments.out) / "claims" / "verdicts.json"
     try:
         claims = _chosen(arguments)
-        judged = _judged(arguments, record, claims)
-        differing = []
-        if not arguments.recorded and record.exists():
-            differing = regressions(judged, read_record(record, claims))
+        before = read_record(record, claims) if arguments.recorded or record.exists() else []
+        judged = before if arguments.recorded else _measured(arguments, claims)
+        differing = regressions(judged, before) if record.exists() else []
         if arguments.record:
+            judged, sentences = keeping(judged, before)
+            differing += sentences
             _keep(arguments, record, judged)
+        judged = [one for one in judged if arguments.verdict in {None, one.verdict}]
     except (ConfigError, ResultsError, ValueError) as error:
         raise UserError(str(error)) from None
     _print(arguments, judged)
@@ -115,14 +117,6 @@ def _chosen(arguments: argparse.Namespace) -> list[Claim]:
         and arguments.kind in {None, claim.stated.kind}
         and not (arguments.fast and claim.stated.slow)
     ]
-
-
-def _judged(arguments: argparse.Namespace, record: Path, claims: Sequence[Claim]) -> list[Judged]:
-    from sim.claims.record import read_record
-
-    is_kept = arguments.recorded
-    judged = read_record(record, claims) if is_kept else _measured(arguments, claims)
-    return [one for one in judged if arguments.verdict in {None, one.verdict}]
 
 
 def _measured(arguments: argparse.Namespace, claims: Sequence[Claim]) -> list[Judged]:

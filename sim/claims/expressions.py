@@ -83,6 +83,13 @@ def queued_time_frac(expressions: list[str], found: Frames) -> float | None:
     return min(float(frame["queued_time_frac"].fillna(0).min()) for frame in found.values())
 
 
+def too_little_queued(queued: float | None) -> str:
+    """Why an average over the time that requests waited says nothing; "" if it does."""
+    if queued is None or queued >= MIN_QUEUED:
+        return ""
+    return f"requests waited only {queued:.0%} of the time, too little for an average"
+
+
 def _knees(rows: pd.DataFrame, knee: Knee) -> pd.DataFrame:
     """A table of one row a seed with its knee. Raises MeasureError where a curve has none."""
     for column in (knee.x, knee.y):

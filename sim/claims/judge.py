@@ -10,7 +10,7 @@ import math
 import statistics
 from typing import Any
 
-from sim.claims.expressions import MIN_QUEUED
+from sim.claims.expressions import too_little_queued
 from sim.claims.measure import Measured
 from sim.claims.statement import Statement, leaves
 
@@ -51,10 +51,9 @@ def judge(stated: Statement, measured: Measured) -> tuple[str, list[str]]:
     """The verdict, and what misses the expected value, a phrase each."""
     if measured.problem:
         return NOT_REPRODUCED, [measured.problem]
-    queued = measured.queued_time_frac
-    if queued is not None and queued < MIN_QUEUED:
-        text = f"requests waited only {queued:.0%} of the time, too little for an average"
-        return NOT_REPRODUCED, [text]
+    problem = too_little_queued(measured.queued_time_frac)
+    if problem:
+        return NOT_REPRODUCED, [problem]
     misses = compare(stated, measured)
     if not misses:
         if measured.vacuous:
@@ -143,7 +142,8 @@ def _key_of(name: str, expected: dict[str, Any]) -> str | None:
 
 def _is_met(stated: Statement, key: str, wanted: Any, values: list[Any]) -> bool:
     if all(isinstance(value, bool) for value in values):
-        return all(value is (wanted is not False) for value in values)
+        is_answer = not _is_number(wanted) or stated.comparator == "order_and_upper"
+        return is_answer and all(value is (wanted is not False) for value in values)
     value = mean(values)
     is_number = isinstance(value, int | float)
     if isinstance(wanted, list | tuple) and is_number:
@@ -154,11 +154,23 @@ def _is_met(stated: Statement, key: str, wanted: Any, values: list[Any]) -> bool
     else:
         return bool(value == wanted)
     slack = _tolerance(stated, key)
-    is_relative = stated.comparator not in BOUNDS and stated.unit not in ABSOLUTE_UNITS
-    if is_relative and isinstance(wanted, int | float):
+    if is_relative(stated, wanted):
         slack *= abs(wanted)
     slack += ROUNDING * abs(value)
     return bool(low - slack <= value <= high + slack)
+
+
+def _is_number(wanted: Any) -> bool:
+    """Whether a number, or a range of them, is expected, which no truth value answers."""
+    if isinstance(wanted, list | tuple):
+        return all(map(_is_number, wanted))
+    return isinstance(wanted, int | float) and not isinstance(wanted, bool)
+
+
+def is_relative(stated: Statement, wanted: Any) -> bool:
+    """Whether the tolerance of an expected leaf is a fraction of it."""
+    is_kind = stated.comparator not in BOUNDS and stated.unit not in ABSOLUTE_UNITS
+    return is_kind and _is_number(wanted) and not isinstance(wanted, list | tuple)
 
 
 def _tolerance(stated: Statement, key: str) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from sim.allocators.terms import ConservationError
 from sim.claims.expressions import (
     Frames,
     MeasureError,
@@ -15,6 +16,7 @@ from sim.claims.expressions import (
     evaluate,
     frames,
     queued_time_frac,
+    too_little_queued,
 )
 from sim.claims.probes import PROBES
 from sim.claims.probes.results import Seeds, Vacuous
@@ -151,7 +153,9 @@ def _variation(label: str, claim: Claim, by: Measure, tables: Tables) -> Variati
             return Variation(label, _probe(by).values)
         found = _frames(claim, by, tables)
         texts = _expressions(by.values)
-        return Variation(label, {name: evaluate(text, found) for name, text in texts.items()})
+        values = {name: evaluate(text, found) for name, text in texts.items()}
+        queued = queued_time_frac(list(texts.values()), found)
+        return Variation(label, values, too_little_queued(queued))
     except MeasureError as error:
         return Variation(label, {}, str(error))
 
@@ -177,7 +181,7 @@ def _probe(by: Measure) -> Measured:
     assert by.probe is not None
     try:
         found = PROBES[by.probe](**by.arguments)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, ConservationError) as error:
         raise MeasureError(f"probe {by.probe}: {error}") from None
     why = ""
     if isinstance(found, Vacuous):

@@ -124,13 +124,37 @@ def read_record(path: Path, claims: Sequence[Claim]) -> list[Judged]:
         return [_judged(claim, entries[claim.id]) for claim in claims if claim.id in entries]
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}; kvsim claims --record makes it") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise ResultsError(f"{path}: is not what kvsim claims --record writes") from None
 
 
 def _judged(claim: Claim, entry: dict[str, Any]) -> Judged:
-    kept = ("verdict", "measured", "misses", "note", "sensitivity", "ablation")
+    kept = {
+        "verdict": str,
+        "measured": dict,
+        "misses": list,
+        "note": str,
+        "sensitivity": list,
+        "ablation": list,
+    }
+    if not all(isinstance(entry[key], shape) for key, shape in kept.items()):
+        raise TypeError(claim.id)
     return Judged(claim, **{key: entry[key] for key in kept})
+
+
+def keeping(judged: Sequence[Judged], recorded: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
+    """What to record, and a sentence for each claim that could not be measured again.
+
+    Of claims whose data is not here now, what was recorded where it was stays.
+    """
+    before = {one.claim.id: one for one in recorded if one.verdict != NO_DATA}
+    result, sentences = [], []
+    for one in judged:
+        is_kept = one.verdict == NO_DATA and one.claim.id in before
+        result.append(before[one.claim.id] if is_kept else one)
+        if is_kept:
+            sentences.append(f"{one.claim.id}: {NO_DATA}, what is recorded stays: {one.note}")
+    return result, sentences
 
 
 def regressions(judged: Sequence[Judged], recorded: Sequence[Judged]) -> list[str]:

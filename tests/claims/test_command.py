@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from command import SMALL
+from sim.claims import tables
 from sim.cli import main
 
 CLAIMS = """
@@ -204,3 +205,46 @@ def test_an_expression_that_cannot_be_measured_fails_its_claim_alone(folder: Pat
     assert by_id["size"]["verdict"] == "confirmed"
     assert by_id["ends"]["verdict"] == "not reproduced"
     assert "num_done" in by_id["ends"]["misses"][0]
+
+
+def test_a_filter_by_verdict_does_not_hide_a_claim_that_has_left_it(folder: Path) -> None:
+    claims(folder, "--record")
+    edit(folder, "expected: {paged: 3,", "expected: {paged: 2,")
+    done = claims(folder, "--verdict", "confirmed")
+    assert done.returncode == 1
+    assert "ends: not reproduced, recorded is confirmed" in done.stderr
+
+
+def test_a_record_keeps_what_was_found_where_the_data_was(folder: Path) -> None:
+    claims(folder, "--record")
+    edit(folder, "    unit: bytes\n", "    unit: bytes\n    data: [bailian-a]\n")
+    done = claims(folder, "--record")
+    assert done.returncode == 0
+    assert "size: data not available here, what is recorded stays: kvsim trace" in done.stderr
+    kept = json.loads(claims(folder, "--recorded", "--json", "size").stdout)["claims"]
+    assert [(claim["verdict"], claim["measured"][""]["mean"]) for claim in kept] == [
+        ("confirmed", 819200)
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"claims": [{"id": "size"}]}', "wrong shapes"])
+def test_a_record_that_is_none_is_one_sentence(folder: Path, text: str) -> None:
+    claims(folder, "--record")
+    path = folder / "results" / "claims" / "verdicts.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"misses": []', '"misses": 0') if "wrong" in text else text)
+    assert path.read_text() != whole
+    done = claims(folder, "--recorded")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "verdicts.json: is not what kvsim claims --record writes" in done.stderr
+
+
+def test_the_page_says_parts_in_percent_and_settings_in_words(folder: Path) -> None:
+    edit(folder, "expected: 819200\n", "expected: 819200\n    tolerance: 0.05\n")
+    edit(folder, "A token takes 800 KB.", "'A token | takes\n\n      800 KB.'")
+    claims(folder, "--record")
+    page = (folder / "claims" / "README.md").read_text()
+    assert "| A token \\| takes 800 KB. | 819,200 bytes ± 5 % | 819,200 | confirmed |" in page
+    assert "- `kernel`: A kernel on a GPU." in page
+    entry = {"setting": '{"kind": "uniform", "low": 1}', "measured": {"": {"mean": 2, "sd": None}}}
+    assert tables._variation(entry) == "uniform, low 1 → 2"

@@ -121,3 +121,16 @@ def test_one_value_answers_a_pair_within_it_and_two_answer_its_ends() -> None:
     assert judge(stated, Measured({"reserved": [102], "filled.0": [10]}))[1] == [
         "filled.1 is not measured"
     ]
+
+
+def test_a_truth_value_answers_words_and_no_number() -> None:
+    assert verdict(claim(0.96), True) == NOT_REPRODUCED
+    assert verdict(claim({"gb": [10, 100]}, "range"), {"gb": [True]}) == NOT_REPRODUCED
+    assert verdict(claim("a < b", "order"), True) == CONFIRMED
+    assert verdict(claim(22, "order_and_upper"), {"x": [20], "a < b": [True]}) == CONFIRMED
+
+
+def test_a_tolerance_of_one_part_is_not_that_of_another() -> None:
+    stated = claim({"memory": 55, "speed": 2.2}, "le", tolerance={"memory": 5}, unit="percent / x")
+    assert verdict(stated, {"memory": [59], "speed": [2.2]}) == CONFIRMED
+    assert verdict(stated, {"memory": [59], "speed": [2.3]}) == NOT_REPRODUCED

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from sim.claims.probes import engines
+from sim.claims.probes.results import Vacuous
 
 
 def test_values_are_the_presets_own_or_facts_with_a_source() -> None:
@@ -13,10 +14,11 @@ def test_values_are_the_presets_own_or_facts_with_a_source() -> None:
         {
             "preset": ["vllm-0.19", "gpu_memory_utilization"],
             "nested": ["tensorrt-llm-no-evict", "allocator.block_size"],
-            "fact": "tgi-block-size-flashdecoding",
         }
     )
-    assert found == {"preset": 0.9, "nested": 32, "fact": 256}
+    assert found == {"preset": 0.9, "nested": 32}
+    read = engines.engine_values({"fact": "tgi-block-size-flashdecoding"})
+    assert read == Vacuous({"fact": 256}, "read in the engine's source, not simulated: fact")
     with pytest.raises(KeyError):
         engines.engine_values({"x": ["vllm-0.19", "allocator.blocksize"]})
     with pytest.raises(KeyError):

@@ -74,7 +74,6 @@ PROBES: dict[str, Callable[..., Any]] = {
     "duplicated_blocks": prefix.duplicated_blocks,
     "first_write_copies": sharing.first_write_copies,
     "system_prompt_spares": sharing.system_prompt_spares,
-    "system_prompt_spares_tens_of_gb": sharing.system_prompt_spares_tens_of_gb,
     "writes_in_place_when_alone": sharing.writes_in_place_when_alone,
     "block_lifespans_s": traces.block_lifespans_s,
     "global_over_local": traces.global_over_local,

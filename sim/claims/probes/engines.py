@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from sim.claims.probes.pools import Pool, histories, made, made_of
+from sim.claims.probes.results import Vacuous
 from sim.engine_presets import read_engine
 from sim.hardware import GIB, MODELS, Model
 from sim.hardware_types import on_one_gpu
@@ -20,9 +21,16 @@ KIB, MIB = 1 << 10, 1 << 20
 Given = str | Mapping[str, Any]
 
 
-def engine_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What engines set: of each name the [preset, dotted key], or a fact of engine_facts.yaml."""
-    return {name: _engine_value(where) for name, where in values.items()}
+def engine_values(values: Mapping[str, Any]) -> dict[str, Any] | Vacuous:
+    """What engines set: of each name the [preset, dotted key], or a fact of engine_facts.yaml.
+
+    Vacuous with facts among them, which were read and which nothing here simulates.
+    """
+    found = {name: _engine_value(where) for name, where in values.items()}
+    facts = [name for name, where in values.items() if isinstance(where, str)]
+    if not facts:
+        return found
+    return Vacuous(found, f"read in the engine's source, not simulated: {', '.join(facts)}")
 
 
 def _engine_value(where: str | list[str]) -> Any:

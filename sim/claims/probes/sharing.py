@@ -142,9 +142,3 @@ def system_prompt_spares(
     spared = (sum(map(len, tables)) - len(held)) * allocator.block_size
     chosen = model_named(model) if isinstance(model, str) else model_from_config("", model, "")
     return {"tokens": spared, "gb": spared * chosen.kv_bytes_per_token / GB}
-
-
-def system_prompt_spares_tens_of_gb(prompt: int, users: int, model: str) -> dict[str, Any]:
-    """The tokens that it spares, and whether their GB are at least 10, and at most 100."""
-    found = system_prompt_spares(prompt, users, model)
-    return {"tokens": found["tokens"], "gb": [found["gb"] >= 10, found["gb"] <= 100]}
