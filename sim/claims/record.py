@@ -147,11 +147,14 @@ def keeping(judged: Sequence[Judged], recorded: Sequence[Judged]) -> tuple[list[
 
     Of claims whose data is not here now, what was recorded where it was stays.
     """
-    before = {one.claim.id: one for one in recorded if one.verdict != NO_DATA}
+    before = {one.claim.id: one for one in recorded}
     result, sentences = [], []
     for one in judged:
-        is_kept = one.verdict == NO_DATA and one.claim.id in before
-        result.append(before[one.claim.id] if is_kept else one)
+        old = before.get(one.claim.id, one)
+        is_kept = one.verdict == NO_DATA and (
+            old.verdict != NO_DATA or len(old.measured) > len(one.measured)
+        )
+        result.append(old if is_kept else one)
         if is_kept:
             sentences.append(f"{one.claim.id}: {NO_DATA}, what is recorded stays: {one.note}")
     return result, sentences

@@ -93,7 +93,7 @@ class _Order:
         if scheduler.admitted:
             status = scheduler.requests[: max(scheduler.admitted), STATUS]
             passed = set(np.flatnonzero(status == PENDING).tolist()) - set(running) - set(swapped)
-            self.holds["first_come_first_served"] &= not passed
+            self.holds["first_come_first_served"] &= not passed and not swapped
         on_device = [row for rows in swapped.values() for row in rows]
         is_whole = set(running.values()) <= {1, self._width} and not set(running) & set(swapped)
         held = [scheduler.allocator.held_ranges(row) for row in on_device]
