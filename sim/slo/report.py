@@ -1,0 +1,127 @@
+"""What kvsim capacity --slo shows: sentences and a table, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from sim import figures, results
+from sim.experiment import Experiment
+from sim.figures.capacity_rates import draw_capacity_rates
+from sim.report import summary_table
+from sim.slo.search import ladder
+from sim.slo.steady import num_with_warm_up
+
+Row = Mapping[str, Any]
+UNSEARCHED = ("skipped", "error")
+MIN_WIDTH = 180  # of a table that goes to a file or a pipe
+
+
+def print_capacities(experiment: Experiment, facts: Row, rows: Sequence[Row]) -> None:
+    """How it was searched, a table with a row a line, and what needs a sentence."""
+    for line in experiment.budget_lines():
+        print(line)
+    print("\n".join(_method(facts)))
+    heads = ["", "rate/s", "next", "of seeds", "seeds' own", "above it", "queue grows", "preempts"]
+    heads += ["tokens/s", "at most", "falls from"]
+    if facts["price_per_hour"] is not None:
+        heads.append("per M tokens")
+    table = Table(box=None, pad_edge=False, header_style="")
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="left" if number in {0, 5} else "right")
+    searched = [row for row in rows if row["status"] not in UNSEARCHED]
+    for row in searched:
+        table.add_row(*_cells(row)[: len(heads)])
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console = Console(markup=False, highlight=False, width=MIN_WIDTH)
+    if searched:
+        console.print(table)
+        print("\n".join(_legend(searched)))
+    for row in rows:
+        if row["reason"]:
+            print(f"{row['label']}: {row['reason']}")
+
+
+def _method(facts: Row) -> list[str]:
+    measured, seeds = facts["num_measured"], facts["seeds"]
+    total = num_with_warm_up(measured)
+    rungs = ladder(1.0, facts["tolerance"]).rungs_per_doubling
+    apart = 100 * (2 ** (1 / rungs) - 1)
+    return [
+        f"slo           {', '.join(facts['slo'])}, and a queue that does not grow",
+        f"search        {measured:,} requests or more measured in a run, after a warm-up of "
+        f"{total - measured:,}; {facts['agree']} of {seeds} seeds must sustain a rate; "
+        f"rates {apart:.1f} % apart",
+        f"times         {facts['cost_source']}",
+    ]
+
+
+def _cells(row: Row) -> list[str]:
+    own = f"{_number(row['seeds_low_req_s'])} to {_number(row['seeds_high_req_s'])}"
+    return [
+        row["label"],
+        _number(row["rate_req_s"]),
+        _number(row["next_rate_req_s"]),
+        f"{row['num_sustaining']}/{row['num_seeds']}",
+        own if row["num_seeds"] > 1 else "-",
+        row["limited_by"] or "-",
+        _number(row["diverges_from_req_s"]),
+        _number(row["preempts_from_req_s"]),
+        _number(row["goodput_tokens_s"]),
+        _number(row["peak_goodput_tokens_s"]),
+        _number(row["thrashes_from_req_s"]),
+        _number(row.get("price_per_million_output_tokens")),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _legend(searched: Sequence[Row]) -> list[str]:
+    """What the columns are."""
+    row = searched[0]
+    lines = [
+        "rate/s was sustained, next was not, for what stands above it; queue grows, preempts and falls "
+        "from: the lowest rate seen where enough seeds do not do without.",
+        "tokens/s: output tokens at that rate, tokens computed again not counted; at most: at any rate; "
+        "falls from: where it is 5 % below that (thrashing).",
+    ]
+    if row["num_seeds"] > 1:
+        lines.append(
+            f"seeds' own: each seed's highest rate; the median seed lies in there with probability "
+            f"{100 * row['median_confidence']:.4g} %."
+        )
+    if any(other["num_seeds"] == 1 for other in searched):
+        lines.append("One run at each rate where seeds change nothing: no interval.")
+    return lines
+
+
+def write_capacities(
+    experiment: Experiment, rows: Sequence[Row], points: Sequence[Row], facts: Row, folder: Path
+) -> list[Path]:
+    """Write capacity_rates.csv, its points, the experiment and a figure; return the paths."""
+    table, all_points = (_table(records) for records in (rows, points))
+    results.write_table(folder / "capacity_rates.csv", table)
+    results.write_table(folder / "capacity_points.csv", all_points)
+    known = {"description": experiment.description, "config": experiment.config}
+    results.write_json(folder / "experiment.json", {**facts, **known})
+    drawn: list[Path] = []
+    if len(all_points):
+        drawn = figures.save(
+            lambda: draw_capacity_rates(facts, table, all_points),
+            folder / "figures",
+            "capacity_rates",
+        )
+    return [folder / "capacity_rates.csv", folder / "capacity_points.csv", *drawn]
+
+
+def _table(records: Sequence[Row]) -> pd.DataFrame:
+    columns = dict.fromkeys(key for record in records for key in record)
+    return summary_table([dict(record) for record in records], list(columns))
