@@ -63,7 +63,7 @@ def capacity_command(arguments: argparse.Namespace) -> int:
     for option in ("model", "device"):
         if getattr(arguments, option) is None:
             raise UserError(
-                f"--{option}: is missing; accepted: --model and --device, or an experiment and --slo"
+                f"--{option}: is missing; accepted: --model and --device, or FILE and --slo"
             )
     from sim.capacity import capacity_rows
 

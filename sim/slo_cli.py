@@ -1,4 +1,4 @@
-"""kvsim capacity --slo: the highest rate within a service level objective. Part of the command line."""
+"""kvsim capacity --slo: the highest rate within an SLO. Part of the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sim.usage import UserError
 
 if TYPE_CHECKING:
-    from sim.experiment import Experiment
-    from sim.slo.lines import Line
-    from sim.slo.objectives import Objective
-    from sim.slo.rates import Bench, Row, Sampling
+    from sim.slo.survey import Question
     from sim.yaml_nodes import Document
 
 MAX_SEEDS = 100
@@ -32,34 +29,55 @@ def add_slo_options(parser: argparse.ArgumentParser) -> None:
     search = parser.add_argument_group("the highest rate within an SLO")
     search.add_argument("file", metavar="FILE", nargs="?", help="an experiment (YAML)")
     search.add_argument("--slo", metavar="TEXT", help=f"limits: {ACCEPTED[16:]}")
-    search.add_argument("--trace", metavar="FILE", help="instead of an experiment: requests, by name too")
     search.add_argument(
-        "--set", dest="overrides", metavar="A.B=C", action="append", default=[], help="override a key"
+        "--trace", metavar="FILE", help="instead of an experiment: requests, by name too"
+    )
+    search.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="A.B=C",
+        action="append",
+        default=[],
+        help="override a key",
     )
     search.add_argument("--seeds", metavar="N", type=int, default=5, help="runs at each rate (5)")
     search.add_argument("--agree", metavar="K", type=int, help="of them must meet it (four fifths)")
-    search.add_argument("--tolerance", metavar="X", type=float, default=0.05, help="of rates (0.05)")
-    search.add_argument("--requests", metavar="N", type=int, help="measured in a run, fewer or more")
+    search.add_argument(
+        "--tolerance", metavar="X", type=float, default=0.05, help="of rates (0.05)"
+    )
+    search.add_argument(
+        "--requests", metavar="N", type=int, help="measured in a run, fewer or more"
+    )
+    search.add_argument(
+        "--no-offline", action="store_true", help="without the two lines that no engine can have"
+    )
     search.add_argument("--price-per-hour", metavar="X", type=float, help="of one GPU")
-    search.add_argument("-j", dest="jobs", metavar="N", type=int, default=1, help="runs at a time (1)")
+    search.add_argument(
+        "-j", dest="jobs", metavar="N", type=int, default=1, help="runs at a time (1)"
+    )
 
 
 def slo_command(arguments: argparse.Namespace) -> int:
     """kvsim capacity --slo."""
     from sim.results import ResultsError
     from sim.slo.lines import searched
-    from sim.slo.report import print_capacities, write_capacities
+    from sim.slo.report import facts_of, print_capacities, write_capacities
+    from sim.slo.survey import TooFewError, survey
     from sim.yaml_nodes import ConfigError
     from workloads.trace import TraceError
 
-    objectives = _checked(arguments)
+    question = _question(arguments)
     try:
         document, folder = _document(arguments)
-        experiment, lines = searched(document, folder)
-        with _folder(arguments.out) as out:
-            rows, points = _search(arguments, objectives, lines, out)
-            facts = _facts(arguments, experiment, objectives)
-            paths = [] if arguments.out is None else write_capacities(experiment, rows, points, facts, out)
+        experiment, lines = searched(document, folder, not arguments.no_offline)
+        with _folder(arguments.out) as out, _progress(len(lines)) as on_run:
+            rows, points = survey(question, lines, out, arguments.jobs, on_run)
+            facts = facts_of(question, experiment)
+            paths = []
+            if arguments.out is not None:
+                paths = write_capacities(experiment, rows, points, facts, out)
+    except TooFewError as error:
+        raise UserError(f"capacity: {error}") from None
     except (ConfigError, TraceError, ResultsError) as error:
         raise UserError(str(error)) from None
     if arguments.json:
@@ -71,36 +89,41 @@ def slo_command(arguments: argparse.Namespace) -> int:
     return 0 if any(row["status"] in {"found", "always"} for row in rows) else 1
 
 
-def _checked(arguments: argparse.Namespace) -> tuple[Objective, ...]:
-    """The objectives, when all else that was given can be, too. Raises UserError."""
+def _question(arguments: argparse.Namespace) -> Question:
+    """What is asked. Raises UserError."""
     from sim.slo.objectives import MAX_MEASURED, read_objectives
+    from sim.slo.survey import Question
 
     if arguments.slo is None:
-        raise UserError(f"capacity: {'FILE' if arguments.file else '--trace'} needs --slo; {ACCEPTED}")
+        raise UserError(
+            f"capacity: {'FILE' if arguments.file else '--trace'} needs --slo; {ACCEPTED}"
+        )
     if (arguments.file is None) == (arguments.trace is None):
         raise UserError("capacity: --slo needs an experiment (FILE) or --trace FILE, and only one")
     try:
         objectives = read_objectives(arguments.slo)
     except ValueError as error:
         raise UserError(f"--slo: {error}") from None
-    if arguments.agree is None:
-        arguments.agree = math.ceil(arguments.seeds * 0.8)
+    agree = arguments.agree
+    if agree is None:
+        agree = math.ceil(arguments.seeds * 0.8)
+    measured = 1 if arguments.requests is None else arguments.requests
     for option, value, most in (
         ("--seeds", arguments.seeds, MAX_SEEDS),
-        ("--agree", arguments.agree, arguments.seeds),
-        ("--requests", arguments.requests or 1, MAX_MEASURED),
+        ("--agree", agree, arguments.seeds),
+        ("--requests", measured, MAX_MEASURED),
         ("-j", arguments.jobs, MAX_JOBS),
     ):
         if not 1 <= value <= most:
             raise UserError(f"{option}: must be 1 to {most:,}, got {value}")
-    if arguments.requests == 0:
-        raise UserError(f"--requests: must be 1 to {MAX_MEASURED:,}, got 0")
     if not 0.001 <= arguments.tolerance <= 1:
         raise UserError(f"--tolerance: must be 0.001 to 1, got {arguments.tolerance:g}")
     price = arguments.price_per_hour
     if price is not None and not 0 <= price < 1e9:
         raise UserError(f"--price-per-hour: must be at least 0 and below 1e9, got {price:g}")
-    return objectives
+    return Question(
+        objectives, arguments.seeds, agree, arguments.tolerance, arguments.requests, price
+    )
 
 
 def _document(arguments: argparse.Namespace) -> tuple[Document, Path]:
@@ -167,104 +190,11 @@ def _folder(out: str | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _search(
-    arguments: argparse.Namespace,
-    objectives: tuple[Objective, ...],
-    lines: Sequence[Line],
-    folder: Path,
-) -> tuple[list[Row], list[Row]]:
-    """A row a line, and all points. Raises TraceError, and UserError for too short a trace."""
+@contextmanager
+def _progress(num_lines: int) -> Iterator[Callable[[int, int], None]]:
+    """A line on a terminal's standard error that says how far the search is."""
     from rich.console import Console
 
-    from sim.runner import RunOptions
-    from sim.slo.rates import Bench
-
     console = Console(file=sys.stderr)
-    total = 0
-    rows: list[Row] = []
-    points: list[Row] = []
     with console.status("searching", spinner="line") as status:
-
-        def count(runs: int) -> None:
-            nonlocal total
-            total += runs
-            status.update(f"line {len(rows) + 1} of {len(lines)}, {total:,} runs")
-
-        bench = Bench(folder, RunOptions(arguments.jobs), count)
-        for line in lines:
-            row, found = _search_line(arguments, objectives, line, bench)
-            begin = {**line.cells, "bound": line.bound, "label": line.label}
-            rows.append({**begin, **row})
-            points += [{**begin, **point} for point in found]
-    return rows, points
-
-
-def _search_line(
-    arguments: argparse.Namespace,
-    objectives: tuple[Objective, ...],
-    line: Line,
-    bench: Bench,
-) -> tuple[Row, list[Row]]:
-    from sim.slo.capacity import Prices, capacity_row
-    from sim.slo.lines import START_RATE, own_rate
-    from sim.slo.rates import Rates, RunError
-    from sim.slo.search import ladder
-
-    if line.spec is None:
-        return {"status": "skipped", "reason": line.skip}, []
-    sampling = _sampling(arguments, objectives, line)
-    config = line.spec.config
-    start = own_rate(config["workload"]) or START_RATE
-    rates = Rates(line, ladder(start, arguments.tolerance), sampling, bench)
-    prices = None
-    if arguments.price_per_hour is not None:
-        prices = Prices(arguments.price_per_hour, config["tensor_parallel_size"])
-    agree = math.ceil(arguments.agree * len(sampling.seeds) / arguments.seeds)
-    try:
-        row = capacity_row(rates, agree, prices)
-    except RunError as error:
-        row = {"status": "error", "reason": str(error)}
-    return row, rates.table()
-
-
-def _sampling(
-    arguments: argparse.Namespace, objectives: tuple[Objective, ...], line: Line
-) -> Sampling:
-    """The seeds and requests of a line. Raises UserError if its trace has too few."""
-    from sim.runspec import load_trace
-    from sim.slo.lines import START_RATE, at_rate, num_windows
-    from sim.slo.objectives import num_measured
-    from sim.slo.rates import Sampling
-    from sim.slo.steady import num_with_warm_up
-
-    assert line.spec is not None
-    needed = arguments.requests or num_measured(objectives)
-    count = num_with_warm_up(needed)
-    spec = at_rate(line.spec, START_RATE, 0, count)
-    found = len(load_trace(spec.config["workload"], Path(spec.folder), 0))
-    if found < count:
-        raise UserError(
-            f"capacity: {needed:,} requests are to be measured after a warm-up of "
-            f"{count - needed:,}, and the workload has {found:,}; accepted: a longer trace, a lower "
-            f"percentile, or --requests {max(1, found * needed // count - 1)}"
-        )
-    seeds = tuple(range(num_windows(line.spec, arguments.seeds, count)))
-    return Sampling(seeds, found, objectives)
-
-
-def _facts(
-    arguments: argparse.Namespace, experiment: Experiment, objectives: Sequence[Objective]
-) -> Row:
-    """What was asked."""
-    from sim.slo.objectives import num_measured
-
-    return {
-        "experiment": experiment.name,
-        "slo": [objective.text for objective in objectives],
-        "num_measured": arguments.requests or num_measured(objectives),
-        "seeds": arguments.seeds,
-        "agree": arguments.agree,
-        "tolerance": arguments.tolerance,
-        "price_per_hour": arguments.price_per_hour,
-        "cost_source": experiment.cost_source,
-    }
+        yield lambda line, runs: status.update(f"line {line + 1} of {num_lines}, {runs:,} runs")

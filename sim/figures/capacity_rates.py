@@ -1,7 +1,8 @@
 """What happens as the rate rises: goodput, preemptions and the queue, with the capacity found.
 
 The first panel is the curve of Denning's "Thrashing: its causes and prevention" (1968): useful work
-rises with the load, and, where memory thrashes, falls again.
+rises with the load, here in proportion to it until something is full, and falls again where memory
+thrashes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ PANELS = {
     "preemptions_per_request": "preemptions\na request",
     "num_waiting_mean": "requests waiting,\nmean",
 }
-BOUND_COLOR = "#8A8A8A"
+MARKS = ("rate_req_s", "preempts_from_req_s", "diverges_from_req_s")  # one in each panel
+OFFLINE_COLOR = "#8A8A8A"
+ON_LOG_AXIS = ("goodput_tokens_s", "num_waiting_mean")
 MAX_LINES = 12
 NARROW_FROM = 0.1  # below so many waiting requests nothing is told apart
 
@@ -32,7 +35,7 @@ NARROW_FROM = 0.1  # below so many waiting requests nothing is told apart
 def draw_capacity_rates(
     facts: Mapping[str, Any], rows: pd.DataFrame, points: pd.DataFrame
 ) -> Drawing:
-    """Of the tables of kvsim capacity --slo: a line an allocator or swept value, bounds in grey."""
+    """Of the tables of kvsim capacity --slo: a line an allocator or swept value."""
     searched = rows[rows["label"].isin(points["label"])]
     shown = searched.iloc[:MAX_LINES]
     tables = [_means(points[points["label"] == label], label) for label in shown["label"]]
@@ -45,11 +48,11 @@ def draw_capacity_rates(
             _line(ax, table, metric, look) for table, look in zip(tables, colors, strict=True)
         ]
         ax.set_ylabel(title)
-    for ax, where in zip(
-        panels, ("rate_req_s", "preempts_from_req_s", "diverges_from_req_s"), strict=True
-    ):
-        for (_, row), table, look in zip(shown.iterrows(), tables, colors, strict=True):
-            _mark(ax, row[where] if where in row else None, table, look)
+    for ax, where in zip(panels, MARKS, strict=True):
+        for rate, look in zip(numbers(shown, where), colors, strict=True):
+            _mark(ax, rate, look)
+    for rate, table, look in zip(numbers(shown, MARKS[0]), tables, colors, strict=True):
+        _ring(panels[0], rate, table, look)
     _axes(panels, pd.concat(tables))
     labels = [style.clean(str(label), 60) for label in shown["label"]]
     style.legend(body, handles, labels, style.legend_columns(labels))
@@ -74,11 +77,11 @@ def _means(own: pd.DataFrame, label: str) -> pd.DataFrame:
 
 def _looks(shown: pd.DataFrame) -> list[tuple[str, str, str]]:
     """Color, line and marker of each line."""
-    found, bounds, own = [], 0, 0
-    for bound in shown["bound"]:
-        if bound:
-            found.append((BOUND_COLOR, style.LINE_STYLES[1 + bounds % 3], ""))
-            bounds += 1
+    found, offline, own = [], 0, 0
+    for name in shown["offline"]:
+        if name:
+            found.append((OFFLINE_COLOR, style.LINE_STYLES[1 + offline % 3], ""))
+            offline += 1
         else:
             marker = style.MARKERS[own % len(style.MARKERS)]
             found.append((style.color_of(own), style.line_style(own), marker))
@@ -89,30 +92,34 @@ def _looks(shown: pd.DataFrame) -> list[tuple[str, str, str]]:
 def _line(ax: Axes, table: pd.DataFrame, metric: str, look: tuple[str, str, str]) -> Artist:
     color, dashes, marker = look
     rate, value = table["rate_req_s"].to_numpy(float), table[metric].to_numpy(float)
-    spread = table[f"{metric}_sd"].fillna(0).to_numpy(float)
-    ax.fill_between(rate, value - spread, value + spread, color=color, alpha=0.15, linewidth=0)
+    if metric not in ON_LOG_AXIS:
+        spread = table[f"{metric}_sd"].fillna(0).to_numpy(float)
+        low = np.maximum(value - spread, 0)
+        ax.fill_between(rate, low, value + spread, color=color, alpha=0.15, linewidth=0)
     (line,) = ax.plot(rate, value, color=color, linestyle=dashes, marker=marker, markersize=2.5)
     return line
 
 
-def _mark(ax: Axes, rate: Any, table: pd.DataFrame, look: tuple[str, str, str]) -> None:
-    """A thin vertical line at a rate, and in the first panel a ring on the curve."""
-    if rate is None or pd.isna(rate):
-        return
-    ax.axvline(float(rate), color=look[0], linestyle=look[1], linewidth=0.8, alpha=0.7)
-    if ax.get_subplotspec() is not None and ax.get_subplotspec().is_first_row():
-        height = np.interp(
-            float(rate), table["rate_req_s"].to_numpy(float), table["goodput_tokens_s"].to_numpy(float)
-        )
-        ax.plot(
-            [float(rate)], [height], "o", color=look[0], markersize=9, markerfacecolor="none"
-        )
+def _mark(ax: Axes, rate: float, look: tuple[str, str, str]) -> None:
+    """A thin vertical line at a rate, if there is one."""
+    if not np.isnan(rate):
+        ax.axvline(rate, color=look[0], linestyle=look[1], linewidth=0.8, alpha=0.7)
+
+
+def _ring(ax: Axes, rate: float, table: pd.DataFrame, look: tuple[str, str, str]) -> None:
+    """A ring around a line's goodput at a rate, if there is one."""
+    at = table[np.isclose(table["rate_req_s"].astype(float), rate)]
+    ax.plot(
+        at["rate_req_s"], at["goodput_tokens_s"], "o", color=look[0], ms=9, markerfacecolor="none"
+    )
 
 
 def _axes(panels: Any, points: pd.DataFrame) -> None:
     goodput, preempted, waiting = panels
+    goodput.set_yscale("log")
+    goodput.yaxis.set_minor_formatter(NullFormatter())
+    style.from_zero(preempted)
     for ax in (goodput, preempted):
-        style.from_zero(ax)
         style.count_axis(ax.yaxis)
     waiting.set_yscale("symlog", linthresh=NARROW_FROM)
     waiting.set_ylim(bottom=0)
@@ -130,13 +137,14 @@ def _notes(facts: Mapping[str, Any], searched: pd.DataFrame) -> list[str]:
         f"Ring and line: the highest rate with {', '.join(facts['slo'])} and a queue that does not "
         f"grow, in {facts['agree']} of {facts['seeds']} seeds.",
         "Lines below: from where on requests are preempted, and from where on the queue grows with "
-        "the length of the run. Bands: standard deviation between seeds. Dashed grey: bounds.",
+        "the length of the run. Means over seeds; band: standard deviation. Dashed grey: what no "
+        "engine can have.",
     ]
     falls = searched[searched["thrashes_from_req_s"].notna()]
     for _, row in falls.iterrows():
         notes.append(
-            f"{row['label']}: goodput falls from {row['thrashes_from_req_s']:.3g} requests/s on, by "
-            f"up to {100 * row['lost_goodput_frac']:.0f} % (thrashing)."
+            f"{row['label']}: goodput falls from {row['thrashes_from_req_s']:.3g} requests/s on, "
+            f"by up to {100 * row['lost_goodput_frac']:.0f} % (thrashing)."
         )
     if not len(falls):
         notes.append("Goodput of no line falls by 5 % beyond its peak: none thrashes.")

@@ -6,4 +6,6 @@ steady      from the files of one run to one point: percentiles after the warm-u
 lines       which experiments' runs are searched, and how each is brought to a rate
 rates       the points of one line, made as they are asked for
 capacity    from the points of a line to its row
+survey      all lines, one after the other
+report      what is shown and written
 """

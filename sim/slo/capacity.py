@@ -17,7 +17,7 @@ average.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,17 +67,13 @@ def capacity_row(rates: Rates, agree: int, prices: Prices | None) -> Row:
         lambda point: point["preemptions_per_request"] == 0,
         min(ladder.highest, max(0, top + ladder.rungs_per_doubling)),
     )
-    own = [
-        highest_rung(ladder, lambda rung, s=seed: sustains(rates.of_seed(rung, s)), ladder.highest)
-        for seed in seeds
-    ]
+    own = [_of_seed(rates, seed) for seed in seeds]
     for doublings in CURVE:
         rates.at(min(ladder.highest, top + round(doublings * ladder.rungs_per_doubling)))
 
     def rate(rung: int | None) -> float | None:
         return None if rung is None else ladder.rate(rung)
 
-    lowest = [0.0 if one.holds is None else ladder.rate(one.holds) for one in own]
     row: Row = {
         "status": "found",
         "reason": "",
@@ -86,8 +82,8 @@ def capacity_row(rates: Rates, agree: int, prices: Prices | None) -> Row:
         "num_seeds": len(seeds),
         "num_sustaining": 0,
         "limited_by": "",
-        "seeds_low_req_s": min(lowest),
-        "seeds_high_req_s": max(lowest),
+        "seeds_low_req_s": min(own),
+        "seeds_high_req_s": max(own),
         "median_confidence": 1 - 2.0 ** (1 - len(seeds)),
         "preempts_from_req_s": rate(preempts.fails),
         "diverges_from_req_s": rate(keeps_up.fails),
@@ -96,6 +92,13 @@ def capacity_row(rates: Rates, agree: int, prices: Prices | None) -> Row:
     row |= _goodput(rates, agree)
     row |= _at_capacity(rates, found, prices)
     return row | {"num_requests": rates.sampling.num_requests, "num_runs": rates.num_runs}
+
+
+def _of_seed(rates: Rates, seed: int) -> float:
+    """The highest rate that one seed sustains, in requests per second; 0 if there is none."""
+    ladder = rates.ladder
+    found = highest_rung(ladder, lambda rung: sustains(rates.of_seed(rung, seed)), ladder.highest)
+    return 0.0 if found.holds is None else ladder.rate(found.holds)
 
 
 def _end(bracket: Bracket, highest: int) -> int:
@@ -192,9 +195,7 @@ def _goodput(rates: Rates, agree: int) -> Row:
     }
 
 
-def thrashing(
-    goodput: dict[int, Sequence[float]], agree: int
-) -> tuple[int, int | None, float]:
+def thrashing(goodput: Mapping[int, Sequence[float]], agree: int) -> tuple[int, int | None, float]:
     """Where goodput, by rung one value a seed, has its peak, and from where on it has fallen.
 
     The latter is None if it does not fall by 5 %. Last, the largest loss beyond the peak, as a

@@ -1,11 +1,13 @@
-"""What is searched: a line for each allocator and swept value, and two bounds no engine can reach.
+"""What is searched: a line for each allocator and swept value, and two that no engine can have.
 
-unbounded memory   allocator `unbounded`: what the workload, the scheduler and the times alone give
+unbounded memory   allocator `unbounded`: what the workload, the scheduler and the times alone give;
+                   no memory does better
 oracle lengths     allocator `paged` that takes all blocks of a request at admission, told how long
-                   it will be: nobody is preempted, nothing but the end of the last block is wasted
+                   it will be: nobody is preempted. No upper bound: blocks are held before they are
+                   written, so memory that preempts now and then may admit more
 
 A clairvoyant eviction order bounds caches without an engine (kvsim trace policies), not here:
-what is evicted changes when requests run, and so what is asked for next. A bound that the
+what is evicted changes when requests run, and so what is asked for next. One that the
 experiment's scheduler does not run on is a line with the reason.
 """
 
@@ -23,7 +25,7 @@ from sim.runspec import RunSpec, load_trace, uses_seed
 from sim.yaml_nodes import ConfigError, Document
 
 RATE_KEYS = ("workload.arrivals.rate", "workload.rate")
-BOUNDS: dict[str, Config] = {
+OFFLINE: dict[str, Config] = {
     "unbounded memory": {"kind": "unbounded"},
     "oracle lengths": {"kind": "paged", "reserve_max_tokens": True},
 }
@@ -35,20 +37,20 @@ OVERLAP = 2  # a trace has windows of its own for seeds if it is so many times a
 class Line:
     """What has one capacity. spec is its run at the experiment's own rate; None if there is none.
 
-    bound is the name of a bound, empty for what can be had. cells are its summary cells.
+    offline is the name of one that no engine can have, else empty. cells are its summary cells.
     """
 
     cells: Config
-    bound: str = ""
+    offline: str = ""
     spec: RunSpec | None = None
     skip: str = ""
 
     @property
     def label(self) -> str:
         """Its name in tables."""
-        if self.bound:
+        if self.offline:
             swept = {key: cell for key, cell in self.cells.items() if key != "allocator"}
-            return _text({"allocator": f"bound: {self.bound}", **swept})
+            return _text({"allocator": f"offline: {self.offline}", **swept})
         return _text(self.cells)
 
 
@@ -58,8 +60,12 @@ def _text(cells: Config) -> str:
     return ", ".join([str(kind), *(f"{key}={cell}" for key, cell in named.items())])
 
 
-def searched(document: Document, folder: Path) -> tuple[Experiment, list[Line]]:
-    """The experiment without its sweep of rates, and its lines. Raises ConfigError."""
+def searched(
+    document: Document, folder: Path, offline: bool = True
+) -> tuple[Experiment, list[Line]]:
+    """The experiment without its sweep of rates, and its lines; offline adds those no engine can
+    have. Raises ConfigError.
+    """
     data: Config = document.data
     if "policies" in data:
         place = document.place(("policies",))
@@ -71,10 +77,9 @@ def searched(document: Document, folder: Path) -> tuple[Experiment, list[Line]]:
     experiment = resolve_experiment(replace(document, data=data), folder)
     found = [_line(spec) for spec in _specs(experiment)]
     known = {_same(line.spec) for line in found if line.spec}
-    for name, allocator in BOUNDS.items():
-        for line in _bounds(name, allocator, replace(document, data=data), folder):
-            if line.spec is None or _same(line.spec) not in known:
-                found.append(line)
+    for name, allocator in OFFLINE.items() if offline else ():
+        others = _offline(name, allocator, replace(document, data=data), folder)
+        found += [line for line in others if not line.spec or _same(line.spec) not in known]
     return experiment, found
 
 
@@ -82,18 +87,18 @@ def _specs(experiment: Experiment) -> list[RunSpec]:
     return [spec for spec in experiment.specs if isinstance(spec, RunSpec)]
 
 
-def _line(spec: RunSpec, bound: str = "") -> Line:
+def _line(spec: RunSpec, offline: str = "") -> Line:
     begin = {"experiment", "run", "seed"}
     cells = {key: cell for key, cell in spec.cells.items() if key not in begin}
-    return Line(cells, bound, None if spec.skip else spec, spec.skip)
+    return Line(cells, offline, None if spec.skip else spec, spec.skip)
 
 
 def _same(spec: RunSpec) -> str:
     return json.dumps({k: v for k, v in spec.config.items() if k != "engine"}, sort_keys=True)
 
 
-def _bounds(name: str, allocator: Config, document: Document, folder: Path) -> Iterator[Line]:
-    """The lines of a bound: one for each swept value that is not the allocator's."""
+def _offline(name: str, allocator: Config, document: Document, folder: Path) -> Iterator[Line]:
+    """The lines of one that no engine can have; swept keys of allocators are not its own."""
     data = {**document.data, "allocator": allocator}
     if isinstance(data["sweep"], dict):
         own = {k: v for k, v in data["sweep"].items() if not k.startswith("allocator.")}
@@ -109,15 +114,15 @@ def _bounds(name: str, allocator: Config, document: Document, folder: Path) -> I
         yield _line(spec, name)
 
 
-def at_rate(spec: RunSpec, rate: float, seed: int, num_requests: int, bound: str = "") -> RunSpec:
+def at_rate(spec: RunSpec, rate: float, seed: int, num_requests: int, offline: str = "") -> RunSpec:
     """A run at so many requests per second, of at least so many requests if they are generated.
 
     A workload without a rate of its own is stretched (workload kind `stretch`).
     """
     workload = _paced(spec.config["workload"], rate, num_requests)
     base = spec.run_id.removesuffix(f"-seed={spec.seed}")
-    run_id = f"{'bound-' if bound else ''}{base}-rate={rate:g}-seed={seed}"
-    begin = {"run": run_id, "seed": seed, "bound": bound, "rate": rate}
+    run_id = f"{'offline-' if offline else ''}{base}-rate={rate:g}-seed={seed}"
+    begin = {"run": run_id, "seed": seed, "offline": offline, "rate": rate}
     return replace(
         spec,
         run_id=run_id,

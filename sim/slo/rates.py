@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,15 @@ class Bench:
     folder: Path
     options: RunOptions
     on_run: Callable[[int], None] = lambda count: None
+    code: str = field(default_factory=code_digest)
 
     def run(self, specs: Sequence[RunSpec]) -> list[Row]:
         """Make runs, or find them done; their summary rows."""
-        code = code_digest()
         task = joblib.delayed(execute)
         parallel = joblib.Parallel(n_jobs=min(self.options.jobs, max(1, len(specs))))
-        rows: list[Row] = parallel(task(spec, self.folder, code, self.options) for spec in specs)
+        rows: list[Row] = parallel(
+            task(spec, self.folder, self.code, self.options) for spec in specs
+        )
         self.on_run(len(specs))
         return rows
 
@@ -102,7 +104,7 @@ class Rates:
         known = self._points.setdefault(rung, {})
         missing = [seed for seed in seeds if seed not in known]
         rate, number = self.ladder.rate(rung), self.sampling.num_requests
-        specs = [at_rate(self._spec, rate, s, number, self.line.bound) for s in missing]
+        specs = [at_rate(self._spec, rate, s, number, self.line.offline) for s in missing]
         if specs:
             for seed, spec, row in zip(missing, specs, self._bench.run(specs), strict=True):
                 known[seed] = self._point(spec, row)
@@ -112,5 +114,6 @@ class Rates:
         if row["status"] == "error":
             raise RunError(f"at {spec.cells['rate']:g} requests/s: {row['reason']}")
         folder = self._bench.folder / "runs" / spec.run_id
-        tables = (results.read_table(folder / f"{n}.parquet") for n in ("requests", "timeline"))
-        return measure(row, *tables, self.sampling.objectives)
+        requests = results.read_table(folder / "requests.parquet")
+        timeline = results.read_table(folder / "timeline.parquet")
+        return measure(row, requests, timeline, self.sampling.objectives)

@@ -16,10 +16,25 @@ from sim.figures.capacity_rates import draw_capacity_rates
 from sim.report import summary_table
 from sim.slo.search import ladder
 from sim.slo.steady import num_with_warm_up
+from sim.slo.survey import Question
 
 Row = Mapping[str, Any]
 UNSEARCHED = ("skipped", "error")
 MIN_WIDTH = 180  # of a table that goes to a file or a pipe
+
+
+def facts_of(question: Question, experiment: Experiment) -> dict[str, Any]:
+    """What was asked, as plain data."""
+    return {
+        "experiment": experiment.name,
+        "slo": [objective.text for objective in question.objectives],
+        "num_measured": question.measured,
+        "seeds": question.seeds,
+        "agree": question.agree,
+        "tolerance": question.tolerance,
+        "price_per_hour": question.price_per_hour,
+        "cost_source": experiment.cost_source,
+    }
 
 
 def print_capacities(experiment: Experiment, facts: Row, rows: Sequence[Row]) -> None:
@@ -27,7 +42,7 @@ def print_capacities(experiment: Experiment, facts: Row, rows: Sequence[Row]) ->
     for line in experiment.budget_lines():
         print(line)
     print("\n".join(_method(facts)))
-    heads = ["", "rate/s", "next", "of seeds", "seeds' own", "above it", "queue grows", "preempts"]
+    heads = ["", "rate/s", "next", "of seeds", "seeds' own", "limits", "queue grows", "preempts"]
     heads += ["tokens/s", "at most", "falls from"]
     if facts["price_per_hour"] is not None:
         heads.append("per M tokens")
@@ -88,10 +103,10 @@ def _legend(searched: Sequence[Row]) -> list[str]:
     """What the columns are."""
     row = searched[0]
     lines = [
-        "rate/s was sustained, next was not, for what stands above it; queue grows, preempts and falls "
-        "from: the lowest rate seen where enough seeds do not do without.",
-        "tokens/s: output tokens at that rate, tokens computed again not counted; at most: at any rate; "
-        "falls from: where it is 5 % below that (thrashing).",
+        "rate/s was sustained, next was not, for what limits; queue grows, preempts: the lowest "
+        "rate at which too few seeds do without.",
+        "tokens/s: output tokens at that rate, tokens computed again not counted; at most: at any "
+        "rate; falls from: where it is 5 % below that (thrashing).",
     ]
     if row["num_seeds"] > 1:
         lines.append(

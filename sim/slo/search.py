@@ -55,18 +55,17 @@ class Bracket:
 def highest_rung(ladder: Ladder, holds: Callable[[int], bool], highest: int) -> Bracket:
     """Search the rungs up to highest, which is at least 0."""
     step = ladder.rungs_per_doubling
-    low: int | None
-    high: int | None
+    low = high = 0
     if holds(0):
-        low = 0
-        while (high := low + step) <= highest and holds(high):
-            low = high
+        high = step
+        while high <= highest and holds(high):
+            low, high = high, high + step
         if high > highest:
             return Bracket(low, None)
     else:
-        high = 0
-        while (low := high - step) >= -ladder.highest and not holds(low):
-            high = low
+        low = -step
+        while low >= -ladder.highest and not holds(low):
+            low, high = low - step, low
         if low < -ladder.highest:
             return Bracket(None, high)
     while high - low > 1:

@@ -87,7 +87,11 @@ def latencies(served: pd.DataFrame) -> dict[str, Floats]:
     tpot = np.full(len(served), np.inf)
     has_tpot = (gaps > 0) & ~is_open
     tpot[has_tpot] = (finish[has_tpot] - first[has_tpot]) / gaps[has_tpot]
-    return {"ttft_s": first - arrival, "e2e_s": finish - arrival, "tpot_s": tpot[has_tpot | is_open]}
+    return {
+        "ttft_s": first - arrival,
+        "e2e_s": finish - arrival,
+        "tpot_s": tpot[has_tpot | is_open],
+    }
 
 
 def _queue(timeline: pd.DataFrame, start_s: float, end_s: float) -> tuple[float, float]:
