@@ -27,7 +27,7 @@ import pandas as pd
 
 from sim.slo.objectives import Floats, Objective
 
-WARM_UP_FRAC = 0.2
+WARM_UP_PARTS = 5  # the first of so many parts is the warm-up
 LEFT_OUT = ("rejected", "failed")
 
 Point = dict[str, Any]
@@ -35,7 +35,7 @@ Point = dict[str, Any]
 
 def num_with_warm_up(num_measured: int) -> int:
     """How many requests a run needs so that so many are left after the warm-up."""
-    return math.ceil(num_measured / (1 - WARM_UP_FRAC))
+    return -(-num_measured * WARM_UP_PARTS // (WARM_UP_PARTS - 1))
 
 
 def measure(
@@ -48,7 +48,7 @@ def measure(
 
     Each objective's statistic is under its name, in seconds.
     """
-    first = math.ceil(len(requests) * WARM_UP_FRAC)
+    first = -(-len(requests) // WARM_UP_PARTS)
     arrivals = np.sort(requests["arrival_s"].to_numpy(float))
     start_s, end_s = float(arrivals[first]), float(arrivals[-1])
     measured = requests[requests["arrival_s"] >= start_s]
