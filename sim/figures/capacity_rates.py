@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from sim.figures import style
 from sim.figures.base import Drawing
@@ -28,6 +28,7 @@ PANELS = {
 MARKS = ("rate_req_s", "preempts_from_req_s", "diverges_from_req_s")  # one in each panel
 OFFLINE_COLOR = "#8A8A8A"
 ON_LOG_AXIS = ("goodput_tokens_s", "num_waiting_mean")
+UNSEARCHED = ("skipped", "error")
 MAX_LINES = 12
 NARROW_FROM = 0.1  # below so many waiting requests nothing is told apart
 
@@ -36,7 +37,7 @@ def draw_capacity_rates(
     facts: Mapping[str, Any], rows: pd.DataFrame, points: pd.DataFrame
 ) -> Drawing:
     """Of the tables of kvsim capacity --slo: a line an allocator or swept value."""
-    searched = rows[rows["label"].isin(points["label"])]
+    searched = rows[~rows["status"].isin(UNSEARCHED)]
     shown = searched.iloc[:MAX_LINES]
     tables = [_means(points[points["label"] == label], label) for label in shown["label"]]
     figure, body = style.new_figure(6.0 + 0.17 * len(shown))
@@ -117,16 +118,17 @@ def _ring(ax: Axes, rate: float, table: pd.DataFrame, look: tuple[str, str, str]
 def _axes(panels: Any, points: pd.DataFrame) -> None:
     goodput, preempted, waiting = panels
     goodput.set_yscale("log")
-    goodput.yaxis.set_minor_formatter(NullFormatter())
     style.from_zero(preempted)
-    for ax in (goodput, preempted):
-        style.count_axis(ax.yaxis)
+    style.count_axis(preempted.yaxis)
     waiting.set_yscale("symlog", linthresh=NARROW_FROM)
     waiting.set_ylim(bottom=0)
     style.count_axis(waiting.yaxis)
+    waiting.set_ylim(top=3 * max(NARROW_FROM, points["num_waiting_mean"].max()))
     waiting.set_xscale("log")
-    style.count_axis(waiting.xaxis)
-    waiting.xaxis.set_minor_formatter(NullFormatter())
+    for axis in (goodput.yaxis, waiting.xaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_minor_formatter(NullFormatter())
+        style.count_axis(axis)
     waiting.set_xlabel("requests/s, log axis")
     if points["rate_req_s"].nunique() == 1:
         waiting.set_xlim(points["rate_req_s"].iloc[0] / 2, points["rate_req_s"].iloc[0] * 2)
@@ -137,9 +139,10 @@ def _notes(facts: Mapping[str, Any], searched: pd.DataFrame) -> list[str]:
         f"Ring and line: the highest rate with {', '.join(facts['slo'])} and a queue that does not "
         f"grow, in {facts['agree']} of {facts['seeds']} seeds.",
         "Lines below: from where on requests are preempted, and from where on the queue grows with "
-        "the length of the run. Means over seeds; band: standard deviation. Dashed grey: what no "
-        "engine can have.",
+        "the length of the run. Means over seeds; band: standard deviation.",
     ]
+    if searched["offline"].astype(bool).any():
+        notes.append("Grey: memory that no engine can have.")
     falls = searched[searched["thrashes_from_req_s"].notna()]
     for _, row in falls.iterrows():
         notes.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,13 @@ from rich.table import Table
 
 from sim import figures, results
 from sim.experiment import Experiment
-from sim.figures.capacity_rates import draw_capacity_rates
+from sim.figures.capacity_rates import UNSEARCHED, draw_capacity_rates
 from sim.report import summary_table
 from sim.slo.search import ladder
 from sim.slo.steady import num_with_warm_up
 from sim.slo.survey import Question
 
 Row = Mapping[str, Any]
-UNSEARCHED = ("skipped", "error")
 MIN_WIDTH = 180  # of a table that goes to a file or a pipe
 
 
@@ -127,14 +127,25 @@ def write_capacities(
     results.write_table(folder / "capacity_points.csv", all_points)
     known = {"description": experiment.description, "config": experiment.config}
     results.write_json(folder / "experiment.json", {**facts, **known})
-    drawn: list[Path] = []
-    if len(all_points):
-        drawn = figures.save(
-            lambda: draw_capacity_rates(facts, table, all_points),
-            folder / "figures",
-            "capacity_rates",
-        )
+    is_searched = (~table["status"].isin(UNSEARCHED)).any()
+    drawn = draw_from_files(folder) if is_searched else []
     return [folder / "capacity_rates.csv", folder / "capacity_points.csv", *drawn]
+
+
+def draw_from_files(folder: Path) -> list[Path]:
+    """Draw the figure of what write_capacities has written. Raises ResultsError."""
+    path = folder / "experiment.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise results.ResultsError(f"{path}: cannot be read: {error}") from None
+    rows, points = (
+        results.read_table(folder / f"capacity_{name}.csv").fillna({"offline": ""})
+        for name in ("rates", "points")
+    )
+    return figures.save(
+        lambda: draw_capacity_rates(facts, rows, points), folder / "figures", "capacity_rates"
+    )
 
 
 def _table(records: Sequence[Row]) -> pd.DataFrame:
