@@ -39,7 +39,8 @@ def draw_capacity_rates(
     """Of the tables of kvsim capacity --slo: a line an allocator or swept value."""
     searched = rows[~rows["status"].isin(UNSEARCHED)]
     shown = searched.iloc[:MAX_LINES]
-    tables = [_means(points[points["label"] == label], label) for label in shown["label"]]
+    searching = points[~points["is_fresh"].astype(bool)]
+    tables = [_means(searching[searching["label"] == label], label) for label in shown["label"]]
     figure, body = style.new_figure(6.0 + 0.17 * len(shown))
     panels = body.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))
     colors = _looks(shown)

@@ -8,6 +8,8 @@ times that.
 
 Each seed's own capacity is one draw of a random number, so the median of that number lies between
 the lowest and the highest of n draws with probability 1 - 2^(1 - n), whatever its distribution.
+The rate was chosen for the seeds it was found with, so as many fresh ones are run at it, and the
+share of runs that sustain it is bounded by those alone.
 
 Goodput falls (Denning's thrashing: "Thrashing: its causes and prevention", 1968) from the first
 rate beyond its peak on at which it is 5 % lower than there, in at least `agree` of the seeds and on
@@ -139,14 +141,18 @@ def _test(objective: Objective) -> Callable[[Point], bool]:
 
 def _at_capacity(rates: Rates, found: Bracket, prices: Prices | None) -> Row:
     """What is measured at the rate that was found: means over the seeds."""
-    row: Row = {"goodput_tokens_s": None, "sustaining_share_low": None}
+    row: Row = {"goodput_tokens_s": None, "num_fresh": 0, "num_fresh_sustaining": 0}
+    row["sustaining_share_low"] = None
     if prices is not None:
         row["price_per_million_output_tokens"] = None
     if found.holds is None:
         return row
-    points = rates.at(found.holds)
-    count = sum(map(sustains, points))
-    row |= {"num_sustaining": count, "sustaining_share_low": share_low(count, len(points))}
+    points, fresh = rates.at(found.holds), rates.fresh(found.holds)
+    count = sum(map(sustains, fresh))
+    row |= {"num_sustaining": sum(map(sustains, points)), "num_fresh": len(fresh)}
+    if fresh:
+        share = share_low(count, len(fresh))
+        row |= {"num_fresh_sustaining": count, "sustaining_share_low": share}
     for name in ("goodput_tokens_s", "num_waiting_mean", "preemptions_per_request"):
         row[name] = _mean(points, name)
     for objective in rates.sampling.objectives:

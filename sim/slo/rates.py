@@ -79,23 +79,36 @@ class Rates:
         """The point of one seed. Raises RunError."""
         return self._of(rung, (seed,))[0]
 
+    def fresh(self, rung: int) -> list[Point]:
+        """As many points of seeds that no search has looked at; none where seeds change nothing."""
+        seeds = self.sampling.seeds
+        if len(seeds) == 1:
+            return []
+        return self._of(rung, range(max(seeds) + 1, max(seeds) + 1 + len(seeds)))
+
     def count(self, rung: int, holds: Holds) -> int:
         """Of how many seeds something holds."""
         return sum(map(holds, self.at(rung)))
 
     def complete(self) -> dict[int, list[Point]]:
         """The points of all rungs that every seed was run at, by rung in rising order."""
-        full = len(self.sampling.seeds)
+        seeds = self.sampling.seeds
         return {
-            rung: [points[seed] for seed in self.sampling.seeds]
+            rung: [points[seed] for seed in seeds]
             for rung, points in sorted(self._points.items())
-            if len(points) == full
+            if points.keys() >= set(seeds)
         }
 
     def table(self) -> list[Row]:
-        """Every point that there is, with its rate and seed."""
+        """Every point that there is, with its rate and seed, and whether a search looked at it."""
+        own = self.sampling.seeds
         return [
-            {"rate_req_s": self.ladder.rate(rung), "seed": seed, **point}
+            {
+                "rate_req_s": self.ladder.rate(rung),
+                "seed": seed,
+                "is_fresh": seed not in own,
+                **point,
+            }
             for rung, points in sorted(self._points.items())
             for seed, point in sorted(points.items())
         ]

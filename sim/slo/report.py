@@ -42,13 +42,23 @@ def print_capacities(experiment: Experiment, facts: Row, rows: Sequence[Row]) ->
     for line in experiment.budget_lines():
         print(line)
     print("\n".join(_method(facts)))
-    heads = ["", "rate/s", "next", "of seeds", "seeds' own", "limits", "queue grows", "preempts"]
+    heads = [
+        "",
+        "rate/s",
+        "next",
+        "of seeds",
+        "fresh",
+        "seeds' own",
+        "limits",
+        "queue grows",
+        "preempts",
+    ]
     heads += ["tokens/s", "at most", "falls from"]
     if facts["price_per_hour"] is not None:
         heads.append("per M tokens")
     table = Table(box=None, pad_edge=False, header_style="")
     for number, head in enumerate(heads):
-        table.add_column(head, justify="left" if number in {0, 5} else "right")
+        table.add_column(head, justify="left" if number in {0, 6} else "right")
     searched = [row for row in rows if row["status"] not in UNSEARCHED]
     for row in searched:
         table.add_row(*_cells(row)[: len(heads)])
@@ -84,6 +94,7 @@ def _cells(row: Row) -> list[str]:
         _number(row["rate_req_s"]),
         _number(row["next_rate_req_s"]),
         f"{row['num_sustaining']}/{row['num_seeds']}",
+        f"{row['num_fresh_sustaining']}/{row['num_fresh']}" if row["num_fresh"] else "-",
         own if row["num_seeds"] > 1 else "-",
         row["limited_by"] or "-",
         _number(row["diverges_from_req_s"]),
@@ -112,6 +123,17 @@ def _legend(searched: Sequence[Row]) -> list[str]:
         lines.append(
             f"seeds' own: each seed's highest rate; the median seed lies in there with probability "
             f"{100 * row['median_confidence']:.4g} %."
+        )
+    if row["num_fresh"]:
+        shares = {
+            f"{other['num_fresh_sustaining']}/{other['num_fresh']}": other["sustaining_share_low"]
+            for other in searched
+            if other["num_fresh"]
+        }
+        known = ", ".join(f"{100 * shares[text]:.0f} % ({text})" for text in sorted(shares))
+        lines.append(
+            "fresh: of seeds that the search did not see; with 95 % confidence at least so many "
+            f"runs sustain the rate: {known}."
         )
     if any(other["num_seeds"] == 1 for other in searched):
         lines.append("One run at each rate where seeds change nothing: no interval.")
