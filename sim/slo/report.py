@@ -161,10 +161,7 @@ def draw_from_files(folder: Path) -> list[Path]:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise results.ResultsError(f"{path}: cannot be read: {error}") from None
-    rows, points = (
-        results.read_table(folder / f"capacity_{name}.csv").fillna({"offline": ""})
-        for name in ("rates", "points")
-    )
+    rows, points = (_read(folder / f"capacity_{name}.csv") for name in ("rates", "points"))
     return figures.save(
         lambda: draw_capacity_rates(facts, rows, points), folder / "figures", "capacity_rates"
     )
@@ -173,3 +170,10 @@ def draw_from_files(folder: Path) -> list[Path]:
 def _table(records: Sequence[Row]) -> pd.DataFrame:
     columns = dict.fromkeys(key for record in records for key in record)
     return summary_table([dict(record) for record in records], list(columns))
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """A table as it was written: what is not offline has an empty name, not none."""
+    table = results.read_table(path)
+    names = table["offline"].astype(object)
+    return table.assign(offline=names.where(names.notna(), ""))
