@@ -93,6 +93,8 @@ def capacity_row(rates: Rates, agree: int, prices: Prices | None) -> Row:
     row |= _limits(rates, found, agree)
     row |= _goodput(rates, agree)
     row |= _at_capacity(rates, found, prices)
+    if found.holds is not None and not min(own) <= ladder.rate(found.holds) <= max(own):
+        row["reason"] = "some seeds fail at lower rates than they sustain: more --requests"
     return row | {"num_requests": rates.sampling.num_requests, "num_runs": rates.num_runs}
 
 

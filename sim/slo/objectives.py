@@ -21,7 +21,8 @@ EXAMPLE = '"p99 ttft < 1 s, p99 tpot < 50 ms"; mean and median, e2e, <= and us a
 
 # requests that must lie beyond a percentile, so that it is no accident of a few of them
 NUM_BEYOND = 20
-MIN_MEASURED = 200
+# and enough to tell a queue that grows by 5 % of the arrivals from chance (sim.slo.steady)
+MIN_MEASURED = 2000
 MAX_MEASURED = 10_000_000
 
 _CLAUSE = re.compile(
