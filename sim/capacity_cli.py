@@ -1,4 +1,7 @@
-"""kvsim capacity: how many requests fit into which GPUs. Part of the command line."""
+"""kvsim capacity: how many requests fit into which GPUs. Part of the command line.
+
+With an experiment or a trace it searches the highest rate instead: sim.slo_cli.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sim.slo_cli import add_slo_options, slo_command
 from sim.usage import UserError, add_command
 
 if TYPE_CHECKING:
@@ -21,14 +25,12 @@ Found = TypeVar("Found")
 
 def add_capacity(commands: Any) -> None:
     """Add kvsim capacity."""
-    text = "the memory budget of models on GPUs, and how many requests it holds"
+    text = "how many requests the memory of GPUs holds; with --slo, the highest rate it sustains"
     parser = add_command(commands, "capacity", text, capacity_command)
     parser.add_argument(
-        "--model", metavar="NAME,…", required=True, help="presets (kvsim list models), config.json"
+        "--model", metavar="NAME,…", help="presets (kvsim list models), config.json"
     )
-    parser.add_argument(
-        "--device", metavar="NAME,…", required=True, help="GPUs (kvsim list devices)"
-    )
+    parser.add_argument("--device", metavar="NAME,…", help="GPUs (kvsim list devices)")
     parser.add_argument(
         "--tensor-parallel-size",
         metavar="N,…",
@@ -49,12 +51,20 @@ def add_capacity(commands: Any) -> None:
         parser.add_argument(
             f"--{term}-gib", metavar="X", type=float, default=0.0, help="of each GPU (0)"
         )
-    parser.add_argument("--out", metavar="DIR", help="write capacity.csv and a picture there")
+    parser.add_argument("--out", metavar="DIR", help="write tables and a picture there")
     parser.add_argument("--json", action="store_true", help="print one object")
+    add_slo_options(parser)
 
 
 def capacity_command(arguments: argparse.Namespace) -> int:
     """kvsim capacity."""
+    if any(given is not None for given in (arguments.file, arguments.trace, arguments.slo)):
+        return slo_command(arguments)
+    for option in ("model", "device"):
+        if getattr(arguments, option) is None:
+            raise UserError(
+                f"--{option}: is missing; accepted: --model and --device, or FILE and --slo"
+            )
     from sim.capacity import capacity_rows
 
     rows = list(

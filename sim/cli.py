@@ -36,6 +36,7 @@ EXAMPLES = """examples:
   kvsim list engines
   kvsim claims --recorded
   kvsim capacity --model llama-3-8b,llama-3-70b --device h100,a100-80gb --tensor-parallel-size 1,4
+  kvsim capacity experiments/capacity_slo.yaml --slo "p99 ttft < 1 s, p99 tpot < 50 ms"
   kvsim bench --json
 """
 
@@ -228,9 +229,14 @@ def plot_command(arguments: argparse.Namespace) -> int:
     """kvsim plot."""
     from sim import report
     from sim.results import ResultsError
+    from sim.slo.report import draw_from_files
 
+    folder = Path(arguments.folder)
     try:
-        paths, problems = report.draw_again(Path(arguments.folder), arguments.figure)
+        if (folder / "capacity_rates.csv").exists() and not arguments.figure:
+            paths, problems = draw_from_files(folder), list[str]()
+        else:
+            paths, problems = report.draw_again(folder, arguments.figure)
     except (ResultsError, ValueError) as error:
         raise UserError(str(error)) from None
     for path in paths:

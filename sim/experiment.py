@@ -21,7 +21,7 @@ from sim.plugins import Config, Report, guess
 from sim.replays import ReplaySpec, read_replays
 from sim.runspec import RunSpec, uses_seed
 from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes, skip_engines
-from sim.yaml_nodes import apply_override, dotted, read_document
+from sim.yaml_nodes import Document, apply_override, dotted, read_document
 
 __all__ = [
     "FIGURE_NAMES",
@@ -90,6 +90,12 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     with one line for each error.
     """
     document = read_document(path)
+    override_all(document, overrides)
+    return resolve_experiment(document, Path(path).parent)
+
+
+def override_all(document: Document, overrides: Sequence[str]) -> None:
+    """Set what overrides say, each "a.b=value". Raises ConfigError about all that are wrong."""
     problems: list[str] = []
     for override in overrides:
         try:
@@ -98,9 +104,15 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
             problems += error.lines
     if problems:
         raise ConfigError(problems)
+
+
+def resolve_experiment(document: Document, folder: Path) -> Experiment:
+    """Check everything in an experiment that has been read; folder is where its paths start.
+
+    Raises ConfigError with one line for each error.
+    """
     errors = Errors(document)
     data: Config = document.data
-    folder = Path(path).parent
     if "policies" in data:
         return _replays(data, folder, errors)
     axes = read_axes(data.get("sweep"), errors.add)

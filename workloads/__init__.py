@@ -21,6 +21,7 @@ from workloads.servegen import ServeGen
 from workloads.sessions import Sessions
 from workloads.sharegpt import ShareGPT
 from workloads.sharegpt_json import ShareGPTJSON
+from workloads.stretch import Stretch
 from workloads.synthetic import Synthetic
 from workloads.turns import TURNS
 from workloads.wmt16 import WMT16
@@ -38,6 +39,7 @@ WORKLOADS |= {
     "servegen": ServeGen,
     "sharegpt": ShareGPT,
     "sharegpt_json": ShareGPTJSON,
+    "stretch": Stretch,
     "synthetic": Synthetic,
     "trace": NamedTrace,
     "wmt16": WMT16,

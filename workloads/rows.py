@@ -179,10 +179,10 @@ class Rows:
         if last - first < len(self):
             self._cut_to(slice(first, last), "outside start_s and duration_s")
 
-    def limit(self, count: int | None) -> None:
-        """Keep the first rows."""
+    def limit(self, count: int | None, first: int = 0) -> None:
+        """Keep so many rows from one on: the first ones."""
         if count is not None and count < len(self):
-            self._cut_to(slice(count), "beyond limit")
+            self._cut_to(slice(first, first + count), "beyond limit")
 
     def _cut_to(self, rows: slice, why: str) -> None:
         """Keep some rows; what was counted before, of others too, says so from now on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,12 @@ import pytest
 
 from command import ROOT, SHARED, kvsim
 from sim.engine_presets import ENGINES
+from sim.runner import RunOptions
+from sim.slo.lines import searched
+from sim.slo.objectives import read_objectives
+from sim.slo.rates import Bench, Rates, Sampling
+from sim.slo.search import ladder
+from sim.yaml_nodes import read_document
 
 MOONCAKE = SHARED / "traces" / "mooncake" / "conversation_trace.jsonl.gz"
 NEEDS_MOONCAKE = pytest.mark.skipif(not MOONCAKE.exists(), reason=f"{MOONCAKE} is not there")
@@ -80,3 +87,37 @@ def test_every_policy_lies_between_none_and_the_clairvoyant() -> None:
     assert (rates["none"] == 0).all()
     assert online.le(rates["clairvoyant"], axis=0).all(axis=None)
     assert (rates["clairvoyant"] <= rates["unbounded"]).all()
+
+
+def test_a_point_of_a_capacity_search_is_what_is_committed(tmp_path: Path) -> None:
+    """The run of one seed at the rate that was found, from the experiment's own file."""
+    name, label = "capacity_slo", "paged"
+    folder = ROOT / "results" / name
+    facts = json.loads((folder / "experiment.json").read_text())
+    points = pd.read_csv(folder / "capacity_points.csv").set_index(["label", "rate_req_s", "seed"])
+    row = pd.read_csv(folder / "capacity_rates.csv").set_index("label").loc[label]
+    document = read_document(ROOT / "experiments" / f"{name}.yaml")
+    _, lines = searched(document, ROOT / "experiments")
+    (line,) = (line for line in lines if line.label == label)
+    rungs = ladder(float(row["rate_req_s"]), facts["tolerance"])
+    sampling = Sampling((0,), int(row["num_requests"]), read_objectives(", ".join(facts["slo"])))
+    found = Rates(line, rungs, sampling, Bench(tmp_path, RunOptions())).of_seed(0, 0)
+    expected = points.loc[(label, row["rate_req_s"], 0)]
+    for key, value in found.items():
+        assert expected[key] == value, key
+
+
+def test_memory_decides_which_rate_can_be_promised() -> None:
+    table = pd.read_csv(ROOT / "results" / "capacity_slo" / "capacity_rates.csv")
+    rates = table.set_index("label")["rate_req_s"]
+    kinds = ["contiguous, reservation=max", "contiguous, reservation=pow2"]
+    kinds += ["contiguous, reservation=oracle", "paged", "offline: unbounded memory"]
+    assert rates[kinds].is_monotonic_increasing
+    assert rates["paged"] > rates["offline: oracle lengths"]
+
+
+def test_memory_thrashes_only_where_computing_again_is_dear() -> None:
+    table = pd.read_csv(ROOT / "results" / "capacity_thrashing" / "capacity_rates.csv")
+    by_price = table.set_index("cost.per_prefill_token_s").sort_index()
+    assert by_price["thrashes_from_req_s"].notna().tolist() == [False, False, True]
+    assert by_price["lost_goodput_frac"].is_monotonic_increasing
