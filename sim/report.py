@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sim import figures, results
+from sim import figures, points, results
 from sim.experiment import Experiment
 from sim.policies.text import policy_lines
 from sim.runner import RunOptions, run_experiment
@@ -48,7 +48,9 @@ def run_and_write(
             experiment, folder, options, lambda done: progress.update(task, completed=done)
         )
     columns = max(rows, key=len)  # a run that raised or was skipped has no metrics
-    results.write_table(folder / "summary.csv", summary_table(rows, list(columns)))
+    tables = [folder / "summary.csv"]
+    results.write_table(tables[0], summary_table(rows, list(columns)))
+    tables += _write_points(folder / "points.csv", rows, list(specs[0].cells))
     facts = {
         "name": experiment.name,
         "description": experiment.description,
@@ -67,10 +69,20 @@ def run_and_write(
         if row["status"] not in {"finished", "skipped"}
     ]
     if not draws:
-        return Outcome(rows, [folder / "summary.csv"], problems)
+        return Outcome(rows, tables, problems)
     figures.remove(folder / "figures", besides=experiment.figures)
     paths, undrawn = draw_again(folder, list(experiment.figures))
-    return Outcome(rows, [folder / "summary.csv", *paths], problems + undrawn)
+    return Outcome(rows, [*tables, *paths], problems + undrawn)
+
+
+def _write_points(path: Path, rows: list[dict[str, Any]], cells: list[str]) -> list[Path]:
+    """Write means over seeds, if there are several; the paths written. Raises ResultsError."""
+    if not points.has_several_seeds(rows):
+        results.remove(path)  # of an earlier run
+        return []
+    own = [cell for cell in cells if cell not in points.OWN]
+    results.write_table(path, points.points_table(rows, own))
+    return [path]
 
 
 def summary_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Results on disk: one folder an experiment, one folder a run, written whole or not at all.
 
     <root>/<experiment>/summary.csv               one row a run
+                       /points.csv                one row a point, where there are several seeds
                        /experiment.json           the resolved experiment
                        /figures/…                 PNG, SVG, and the plotted points as CSV
                        /runs/<run>/summary.json   this run's row
@@ -65,6 +66,14 @@ def open_run(folder: Path) -> None:
         (folder / MANIFEST).unlink(missing_ok=True)
     except OSError as error:
         raise ResultsError(f"{folder}: cannot be written: {error.strerror}") from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file that need not be there. Raises ResultsError if that cannot be."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be removed: {error.strerror}") from error
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
