@@ -249,6 +249,7 @@ def _specs(
                 records_blocks=not BLOCK_FIGURES.isdisjoint(top.figures or ()),
                 folder=str(folder),
                 skip=cell.skip,
+                num_requests=cell.num_requests,
             )
 
 

@@ -45,6 +45,7 @@ def meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
     except (TraceError, OSError) as error:
         cell.report(("workload",), str(error))
         return []
+    cell.num_requests = len(trace)
     _settle_max_tokens(cell, config, trace)
     cell.warnings = _meet_parts(config, trace, cell.report_misfit)
     cell.warnings += _meet_content(config, trace, cell.report_misfit)

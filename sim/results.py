@@ -123,12 +123,19 @@ def finished_row(folder: Path, key: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of the run in a folder, None if it is not done."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) else None
+
+
 def run_key(folder: Path) -> str | None:
     """The key of the run in a folder, None if it is not done."""
-    try:
-        return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["key"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    manifest = read_manifest(folder) or {}
+    return str(manifest["key"]) if "key" in manifest else None
 
 
 def read_table(path: Path) -> pd.DataFrame:

@@ -49,7 +49,8 @@ class Cell:
 
     indices holds the index of the value on its axis. overlay is the keys with the engine's beneath
     them. problems are all that is wrong, misfits those of them that are about parts which are right
-    but cannot be together. skip says why it is not run, empty if it is.
+    but cannot be together. skip says why it is not run, empty if it is. num_requests are those of
+    its trace, once it has met it.
     """
 
     entry: int
@@ -62,6 +63,7 @@ class Cell:
     misfits: list[tuple[KeyPath, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     skip: str = ""
+    num_requests: int = 0
 
     @property
     def swept(self) -> dict[str, Any]:
