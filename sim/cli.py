@@ -116,6 +116,12 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--single-step", action="store_true", help="one event an iteration; same results, slower"
     )
+    run.add_argument(
+        "--progress",
+        choices=("bar", "json"),
+        default="bar",
+        help="on stderr: a bar in a terminal (bar), or a line of JSON for each run that ends",
+    )
     run.add_argument("--json", action="store_true", help="print the summary rows as one object")
 
 
@@ -177,7 +183,13 @@ def run_command(arguments: argparse.Namespace) -> int:
     _check_jobs(arguments.jobs)
     experiment = _load(arguments)
     folder = Path(arguments.out) / experiment.name
-    options = RunOptions(arguments.jobs, arguments.force, arguments.check, arguments.single_step)
+    options = RunOptions(
+        arguments.jobs,
+        arguments.force,
+        arguments.check,
+        arguments.single_step,
+        arguments.progress,
+    )
     if experiment.is_replay and (options.check or options.single_step):
         raise UserError("--check and --single-step are of engines; policies are replayed without")
     if not arguments.json:

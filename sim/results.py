@@ -27,6 +27,7 @@ import pandas as pd
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
+UNFINISHED = ".tmp"  # what the name of a file that is being written ends with
 
 
 class ResultsError(Exception):
@@ -41,7 +42,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(UNFINISHED, f".{path.name}.", path.parent)
         os.close(handle)
     except OSError as error:
         raise ResultsError(f"{path}: cannot be written: {error.strerror}") from error
@@ -50,8 +51,9 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o644)
         temporary.replace(path)
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be written: {error.strerror}") from error
+    except OSError as error:  # pyarrow wraps the sentence in its own
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ResultsError(f"{path}: cannot be written: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -66,6 +68,17 @@ def open_run(folder: Path) -> None:
         (folder / MANIFEST).unlink(missing_ok=True)
     except OSError as error:
         raise ResultsError(f"{folder}: cannot be written: {error.strerror}") from error
+    tidy(folder)
+
+
+def tidy(*folders: Path) -> None:
+    """Remove what a process that was killed has left half-written directly in these folders.
+
+    Raises ResultsError if that cannot be.
+    """
+    for folder in folders:
+        for path in folder.glob(f".*{UNFINISHED}"):
+            remove(path)
 
 
 def remove(path: Path) -> None:
