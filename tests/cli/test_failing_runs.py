@@ -1,4 +1,4 @@
-"""Runs that fail are rows with their error, the others go on; what cannot be written is one line."""
+"""Runs that fail are rows with their error, the others go on; an unwritable file is one line."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ def test_a_plug_in_that_raises_before_or_after_the_simulation_is_a_row(
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_full_disk_is_one_sentence(folder: Path, jobs: int) -> None:
+    assert kvsim("run", "small.yaml", "--out", "warm", cwd=folder).returncode == 0  # compiles
     done = subprocess.run(
         [sys.executable, "-m", "sim.cli", "run", "small.yaml", "-j", str(jobs)],
         capture_output=True,

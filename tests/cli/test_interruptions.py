@@ -1,4 +1,4 @@
-"""A sweep that is interrupted or killed at any moment loses the runs in flight, and nothing else."""
+"""A sweep interrupted or killed at any moment loses the runs in flight, and nothing else."""
 
 from __future__ import annotations
 
