@@ -17,17 +17,25 @@ OF_MEANS = sorted(FIGURES.keys() - OF_ONE_SEED - WITHOUT_SEEDS)
 
 FIRST = ("experiment", "run", "seed", "status", "allocator", "engine", "reason")  # as in a summary
 
+QUEUED = (
+    "hit_rate",
+    "internal_frac_queued",
+    "token_states_frac_queued",
+    "num_running_mean_queued",
+)
+
 
 def rows_of(name: str, seeds: int) -> list[dict]:
     """Rows of so many seeds that differ in all that a figure may show."""
-    rows = for_figure(name, sweep_rows(seeds=seeds))
+    sizes = (16,) if name == "steps" else (1, 8, 16, 32)
+    rows = for_figure(name, sweep_rows(sizes, seeds))
     if name == "engines":
         rows = [row | {"seed": seed} for seed in range(seeds) for row in engine_rows()]
     found = []
     for made in rows:
         row = dict.fromkeys(FIRST if name == "engines" else ()) | made
         row["run"] = f"{row['run']}-{row['seed']}"
-        for metric in ("hit_rate", "internal_frac_queued", "token_states_frac_queued"):
+        for metric in QUEUED:
             if metric in row:
                 row[metric] += 0.01 * row["seed"] * (row.get("allocator.block_size") or 1)
         if name == "engines" and row["status"] == "finished":
