@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -66,9 +67,9 @@ def run_experiment(
     specs = experiment.runs()
     tasks = (joblib.delayed(_numbered)(i, spec, shared) for i, spec in enumerate(specs))
     rows: list[dict[str, Any]] = [{}] * len(specs)
-    parallel = joblib.Parallel(n_jobs=options.jobs, return_as="generator_unordered")
+    ended = joblib.Parallel(n_jobs=options.jobs, return_as="generator_unordered")(tasks)
     try:
-        for done, (number, row) in enumerate(parallel(tasks), 1):
+        for done, (number, row) in enumerate(ended, 1):
             rows[number] = row
             on_done(done, row)
     except BrokenProcessPool:
@@ -76,6 +77,9 @@ def run_experiment(
             f"{folder}: a worker process was killed, perhaps for want of memory; finished runs "
             "are kept, the same command goes on"
         ) from None
+    finally:
+        with warnings.catch_warnings(action="ignore"):  # advice for those who stop early
+            ended.close()
     return rows
 
 
