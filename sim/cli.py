@@ -98,19 +98,29 @@ def _add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) -
     )
 
 
+def _add_place(parser: argparse.ArgumentParser, about_out: str) -> None:
+    parser.add_argument("--out", metavar="DIR", default="results", help=about_out)
+    parser.add_argument(
+        "-j", dest="jobs", metavar="N", type=int, default=1, help="runs at a time (1)"
+    )
+
+
 def _add_run(commands: Any) -> None:
     run = add_command(
         commands, "run", "run an experiment and write its tables and figures", run_command
     )
     _add_experiment(run)
-    run.add_argument(
-        "--out", metavar="DIR", default="results", help="write to DIR/<experiment> (results)"
-    )
-    run.add_argument("-j", dest="jobs", metavar="N", type=int, default=1, help="runs at a time (1)")
+    _add_place(run, "write to DIR/<experiment> (results)")
     run.add_argument("--force", action="store_true", help="run again what is done")
     run.add_argument("--check", action="store_true", help="verify every allocator operation (slow)")
     run.add_argument(
         "--single-step", action="store_true", help="one event an iteration; same results, slower"
+    )
+    run.add_argument(
+        "--progress",
+        choices=("bar", "json"),
+        default="bar",
+        help="on stderr: a bar in a terminal (bar), or a line of JSON for each run that ends",
     )
     run.add_argument("--json", action="store_true", help="print the summary rows as one object")
 
@@ -123,6 +133,7 @@ def _add_check(commands: Any) -> None:
         "--schema", action="store_true", help="print the JSON Schema of experiments, for editors"
     )
     _add_experiment(check, "?")
+    _add_place(check, "look for earlier runs, which tell the time, in DIR/<experiment> (results)")
 
 
 def _add_others(commands: Any) -> None:
@@ -158,17 +169,27 @@ def _load(arguments: argparse.Namespace) -> Experiment:
     return experiment
 
 
+def _check_jobs(jobs: int) -> None:
+    if not 1 <= jobs <= MAX_JOBS:
+        raise UserError(f"-j: must be 1 to {MAX_JOBS}, got {jobs}")
+
+
 def run_command(arguments: argparse.Namespace) -> int:
     """kvsim run."""
     from sim import report
     from sim.results import ResultsError
     from sim.runner import RunOptions
 
-    if not 1 <= arguments.jobs <= MAX_JOBS:
-        raise UserError(f"-j: must be 1 to {MAX_JOBS}, got {arguments.jobs}")
+    _check_jobs(arguments.jobs)
     experiment = _load(arguments)
     folder = Path(arguments.out) / experiment.name
-    options = RunOptions(arguments.jobs, arguments.force, arguments.check, arguments.single_step)
+    options = RunOptions(
+        arguments.jobs,
+        arguments.force,
+        arguments.check,
+        arguments.single_step,
+        arguments.progress,
+    )
     if experiment.is_replay and (options.check or options.single_step):
         raise UserError("--check and --single-step are of engines; policies are replayed without")
     if not arguments.json:
@@ -197,9 +218,16 @@ def check_command(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.file is None:
         raise UserError("check: FILE is missing; accepted: an experiment (YAML), or --schema")
+    _check_jobs(arguments.jobs)
     experiment = _load(arguments)
+
+    from sim.estimate import time_line
+
     specs = experiment.runs()
-    print(f"{experiment.name}: {len(specs)} runs")
+    num_skipped = sum(bool(spec.skip) for spec in specs)
+    skipped = f", and {num_skipped:,} that cannot be" if num_skipped else ""
+    print(f"{experiment.name}: {len(specs) - num_skipped:,} runs{skipped}")
+    print(f"  {time_line(specs, Path(arguments.out) / experiment.name, arguments.jobs)}")
     for line in experiment.budget_lines():
         print(f"  {line}")
     for spec in specs:

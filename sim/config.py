@@ -78,10 +78,13 @@ class Point:
     top: TopKeys
 
 
-def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
+def resolve_point(
+    data: Config, folder: Path, report: Report, report_misfit: Report
+) -> Point | None:
     """Check the keys of one point and fill in every default; None if anything was reported.
 
-    folder is where relative paths of the workload start.
+    folder is where relative paths of the workload start. report_misfit is told of what is right by
+    itself but does not go together: a block larger than the pool, a model that leaves no room.
     """
     reported = 0
 
@@ -89,6 +92,11 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
         nonlocal reported
         reported += 1
         report(path, sentence)
+
+    def misfit(path: KeyPath, sentence: str) -> None:
+        nonlocal reported
+        reported += 1
+        report_misfit(path, sentence)
 
     top = validate(TopKeys, data, (), count)
     if not isinstance(top, TopKeys):
@@ -108,18 +116,18 @@ def resolve_point(data: Config, folder: Path, report: Report) -> Point | None:
     hardware = None
     if not reported:
         dtypes = (top.dtype, top.kv_cache_dtype)
-        model = served_model(model, dtypes, top.tensor_parallel_size, count)
+        model = served_model(model, dtypes, top.tensor_parallel_size, misfit)
         hardware = None if reported else {"model": model, "device": device}
     parts = _resolve_parts(data, folder, count, hardware)
     if reported:
         return None
     rest = (top.gpu_memory_utilization, top.activation_bytes, top.non_torch_bytes, top.kv_cache)
-    num_slots, lines = find_pool(PoolKeys(model, device, *rest), count)
+    num_slots, lines = find_pool(PoolKeys(model, device, *rest), misfit)
     own_max_len = model.max_len if model is not None else None
     max_model_len = top.max_model_len or own_max_len or DEFAULT_MAX_MODEL_LEN
-    _match(parts, count)
+    _match(parts, misfit)
     if num_slots is not None:
-        _bind(parts["allocator"], num_slots, max_model_len, count)
+        _bind(parts["allocator"], num_slots, max_model_len, misfit)
     if reported:
         return None
     config: Config = {

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from sim import naming
+from sim.axes import Axis, read_axes, sampling_lines
 from sim.config import ConfigError, Point, build_part
 from sim.costs import CostModel
 from sim.meeting import meet_trace
 from sim.plugins import Config, Report, guess
 from sim.replays import ReplaySpec, read_replays
 from sim.runspec import RunSpec, uses_seed
-from sim.sweep import Axis, Cell, Errors, expand, flush, read_axes, skip_engines
+from sim.sweep import Cell, Errors, expand, flush, skip_misfits
 from sim.yaml_nodes import Document, apply_override, dotted, read_document
 
 __all__ = [
@@ -119,16 +120,19 @@ def resolve_experiment(document: Document, folder: Path) -> Experiment:
     seeds = _seeds(data.get("seeds"), errors.add)
     _check_figures(data.get("figures"), axes, errors.add)
     cells = expand(data, axes, folder, errors)
+    skip_misfits(cells)
     flush(cells, errors)
     errors.raise_if_any()
-    changes = [line for cell in cells for line in meet_trace(cell, folder, seeds[0])]
-    skip_engines(cells)
+    changes = [
+        line for cell in cells if not cell.skip for line in meet_trace(cell, folder, seeds[0])
+    ]
+    skip_misfits(cells)
     if all(cell.skip for cell in cells):
         for cell in cells:
             cell.report(("workload", "name"), cell.skip)
     flush(cells, errors)
     errors.raise_if_any()
-    experiment = _experiment(data, cells, seeds, folder, changes)
+    experiment = _experiment(data, (cells, axes), seeds, folder, changes)
     _check_different(cells, errors)
     return experiment
 
@@ -181,12 +185,19 @@ def _check_figures(names: Any, axes: Sequence[Axis], report: Report) -> None:
 
 
 def _experiment(
-    data: Config, cells: list[Cell], seeds: list[int], folder: Path, changes: list[str]
+    data: Config,
+    sweep: tuple[list[Cell], list[Axis]],
+    seeds: list[int],
+    folder: Path,
+    changes: list[str],
 ) -> Experiment:
-    """Put the resolved cells together. changes says what was done to their traces."""
+    """Put the resolved cells of a sweep together. changes says what was done to their traces."""
+    all_cells, axes = sweep
+    cells = [cell for cell in all_cells if cell.point is not None]
     top = _point(cells[0]).top
     budgets = dict.fromkeys(_point(cell).budget_lines for cell in cells)
     lines = [*_engine_lines(cells), *itertools.chain.from_iterable(budgets)]
+    lines += sampling_lines(axes)
     workloads = [_point(cell).config["workload"] for cell in cells]
     unseeded = {config["kind"]: None for config in workloads if not uses_seed(config)}
     if unseeded and len(seeds) > 1:
@@ -197,7 +208,7 @@ def _experiment(
         lines.append(f"workload      … and {len(changes) - MAX_CHANGES_SHOWN} more such changes")
     warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
     warnings |= dict.fromkeys(line for cell in cells for line in cell.warnings)
-    warnings |= dict.fromkeys(f"skipped: {cell.skip}" for cell in cells if cell.skip)
+    warnings |= dict.fromkeys(f"skipped: {cell.skip}" for cell in all_cells if cell.skip)
     cost_source, cost_notes, cost_warnings = _cost_source(cells, folder)
     lines += [f"cost          {note}" for note in dict.fromkeys(cost_notes)][:MAX_CHANGES_SHOWN]
     warnings |= dict.fromkeys(cost_warnings)
@@ -207,7 +218,7 @@ def _experiment(
         figures=tuple(top.figures or ()),
         cost_source=cost_source,
         config=_resolved(data, cells, seeds),
-        specs=tuple(_specs(cells, seeds, folder, list(data.get("sweep") or {}))),
+        specs=tuple(_specs(all_cells, seeds, folder, [axis.key for axis in axes])),
         pool_lines=tuple(lines),
         warnings=tuple(warnings),
     )
@@ -216,27 +227,47 @@ def _experiment(
 def _specs(
     cells: list[Cell], seeds: list[int], folder: Path, swept_keys: list[str]
 ) -> Iterator[RunSpec]:
-    """The runs: cells x seeds, but one seed where it changes nothing."""
+    """The runs: cells x seeds, but one seed where it changes nothing, or nothing is run."""
     names = naming.Names(
         swept_keys,
-        [(cell.entry, _point(cell).config["allocator"]) for cell in cells],
+        list(zip([cell.entry for cell in cells], _allocators(cells), strict=True)),
         [cell.swept for cell in cells],
     )
+    top = next(cell.point.top for cell in cells if cell.point is not None)
     for number, cell in enumerate(cells):
-        point = _point(cell)
-        for seed in seeds if uses_seed(point.config["workload"]) else seeds[:1]:
+        config = cell.point.config if cell.point is not None else {}
+        has_seeds = not cell.skip and uses_seed(config["workload"])
+        for seed in seeds if has_seeds else seeds[:1]:
             run_id = names.run_id(number, seed)
-            begin = {"experiment": point.top.name, "run": run_id, "seed": seed}
+            begin = {"experiment": top.name, "run": run_id, "seed": seed}
             yield RunSpec(
                 run_id=run_id,
                 seed=seed,
-                config={**point.config, "seed": seed},
+                config={**config, "seed": seed},
                 cells={**begin, **names.cells(number)},
-                slo=point.slo,
-                records_blocks=not BLOCK_FIGURES.isdisjoint(point.top.figures or ()),
+                slo=cell.point.slo if cell.point is not None else {},
+                records_blocks=not BLOCK_FIGURES.isdisjoint(top.figures or ()),
                 folder=str(folder),
                 skip=cell.skip,
+                num_requests=cell.num_requests,
             )
+
+
+def _allocators(cells: list[Cell]) -> Iterator[Config]:
+    """The allocator of each cell. One that is not run may have none: it is called like another of
+    its entry and engine, and failing that as the file calls it.
+    """
+    known = {
+        (cell.entry, cell.data.get("engine")): cell.point.config["allocator"]
+        for cell in cells
+        if cell.point is not None
+    }
+    for cell in cells:
+        if cell.point is not None:
+            yield cell.point.config["allocator"]
+        else:
+            as_written = cell.overlay.allocator()
+            yield known.get((cell.entry, cell.data.get("engine")), as_written)
 
 
 def _point(cell: Cell) -> Point:
@@ -288,6 +319,8 @@ def _check_different(cells: list[Cell], errors: Errors) -> None:
     """Refuse two allocators, or two engines, that would make the same run."""
     seen: dict[str, Cell] = {}
     for cell in cells:
+        if cell.point is None:
+            continue
         config = {key: value for key, value in _point(cell).config.items() if key != "engine"}
         other = seen.setdefault(json.dumps(config, sort_keys=True), cell)
         engine, its = cell.data.get("engine"), other.data.get("engine")

@@ -45,9 +45,10 @@ def meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
     except (TraceError, OSError) as error:
         cell.report(("workload",), str(error))
         return []
+    cell.num_requests = len(trace)
     _settle_max_tokens(cell, config, trace)
-    cell.warnings = _meet_parts(config, trace, cell.report)
-    cell.warnings += _meet_content(config, trace, cell.report)
+    cell.warnings = _meet_parts(config, trace, cell.report_misfit)
+    cell.warnings += _meet_content(config, trace, cell.report_misfit)
     drawn = f" (seed {seed})" if uses_seed(workload) else ""
     return [
         f"workload      {len(trace):,} requests; {reason}: {count:,}{drawn}"
@@ -69,21 +70,21 @@ def _settle_max_tokens(cell: Cell, config: Config, trace: Trace) -> None:
     accepted = "output, max_model_len or a number"
     where = ("workload", "max_tokens")
     if rule == "column" and trace.max_tokens is None:
-        cell.report(where, f"{trace.source} has no max_tokens; accepted: {accepted}")
+        cell.report_misfit(where, f"{trace.source} has no max_tokens; accepted: {accepted}")
     if rule == REQUIRED and preset is not None:
         sentence = f"{preset.name} admits by it, and the trace has none; accepted: {accepted}"
-        cell.report(where, sentence)
+        cell.report_misfit(where, sentence)
         return
     is_told = rule is not None or trace.max_tokens is not None
     lacks = "workload.max_tokens, because the trace has none of its own"
     allocator = config["allocator"]
     if allocator.get("reservation") == "max_tokens" and not is_told:
-        cell.report(("allocator", "reservation"), f"max_tokens needs {lacks}")
+        cell.report_misfit(("allocator", "reservation"), f"max_tokens needs {lacks}")
     if allocator.get("reserve_max_tokens") and not is_told:
-        cell.report(("allocator", "reserve_max_tokens"), f"needs {lacks}")
+        cell.report_misfit(("allocator", "reserve_max_tokens"), f"needs {lacks}")
     scheduler: Scheduler = build_part("scheduler", config["scheduler"], Path())
     if scheduler.admits_by_max_tokens and not is_told:
-        cell.report(("scheduler",), f"{config['scheduler']['kind']} admits by {lacks}")
+        cell.report_misfit(("scheduler",), f"{config['scheduler']['kind']} admits by {lacks}")
 
 
 def _meet_content(config: Config, trace: Trace, report: Report) -> list[str]:

@@ -27,12 +27,15 @@ class Overlay:
     preset: Preset | None = None
     is_broken: bool = False
 
-    def resolve(self, folder: Path, report: Report) -> Point | None:
-        """Check everything and fill in what is open; None if anything was reported."""
+    def resolve(self, folder: Path, report: Report, misfit: Report) -> Point | None:
+        """Check everything and fill in what is open; None if anything was reported.
+
+        misfit is told of what is right but does not go together.
+        """
         if self.preset is None:
-            point = resolve_point(self.given, folder, report)
+            point = resolve_point(self.given, folder, report, misfit)
             return None if self.is_broken else point
-        point = resolve_point(self._whole(), folder, report)
+        point = resolve_point(self._whole(), folder, report, misfit)
         if point is None:
             return None
         return replace(point, config={"engine": self.preset.name, **point.config})
@@ -44,6 +47,11 @@ class Overlay:
             assert self.preset is not None
             whole["gpu_memory_utilization"] = self.preset.keys.gpu_memory_utilization
         return whole
+
+    def allocator(self) -> Config:
+        """The allocator as it is written, over the preset's; defaults are not filled in."""
+        own = self.given.get("allocator")
+        return dict(own or {} if self.preset is None else lay_over(*self._layers("allocator")))
 
     def _layers(self, key: str) -> tuple[Config, Any]:
         """What the preset and what the experiment say of a part."""

@@ -34,6 +34,7 @@ MEASURED, STATE = NUM_BUCKETS, NUM_BUCKETS + 1
 ORIGIN_NS, WIDTH_NS, USED = range(3)
 
 _SECOND = 1_000_000_000
+_MAX_SECONDS = 9_000_000_000  # so many of them still are an int64 of nanoseconds
 
 # flags of a record
 IS_QUEUED, IS_MEASURED, IS_FRAGMENTED = 1, 2, 4
@@ -134,8 +135,7 @@ class Recorder:
             "width_ns": [width] * used,
         }
         for column, name in enumerate(COLUMN_NAMES):
-            cells = self._sums[:used, column].tolist()
-            table[name] = [high * _SECOND + low for high, low in cells]
+            table[name] = exact_sums(self._sums[:used, column])
         return table
 
     def queued_integrals(self) -> dict[str, int]:
@@ -145,6 +145,14 @@ class Recorder:
             name: high * _SECOND + low
             for name, (high, low) in zip(COLUMN_NAMES, cells, strict=True)
         }
+
+
+def exact_sums(cells: IntArray) -> list[int]:
+    """Sums that are kept as seconds and nanoseconds, as whole numbers however large."""
+    if cells[:, 0].max(initial=0) < _MAX_SECONDS:
+        sums: list[int] = (cells[:, 0] * _SECOND + cells[:, 1]).tolist()
+        return sums
+    return [high * _SECOND + low for high, low in cells.tolist()]
 
 
 @compiled

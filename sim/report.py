@@ -11,12 +11,12 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sim import figures, results
+from sim import figures, points, results
 from sim.experiment import Experiment
 from sim.policies.text import policy_lines
+from sim.progress import showing
 from sim.runner import RunOptions, run_experiment
 
 MAX_ROWS_SHOWN = 60
@@ -42,13 +42,12 @@ def run_and_write(
     ResultsError if they cannot be.
     """
     specs = experiment.runs()
-    with _progress() as progress:
-        task = progress.add_task(experiment.name, total=len(specs))
-        rows = run_experiment(
-            experiment, folder, options, lambda done: progress.update(task, completed=done)
-        )
+    with showing(options.progress, experiment.name, len(specs)) as on_done:
+        rows = run_experiment(experiment, folder, options, on_done)
     columns = max(rows, key=len)  # a run that raised or was skipped has no metrics
-    results.write_table(folder / "summary.csv", summary_table(rows, list(columns)))
+    tables = [folder / "summary.csv"]
+    results.write_table(tables[0], summary_table(rows, list(columns)))
+    tables += _write_points(folder / "points.csv", rows, list(specs[0].cells))
     facts = {
         "name": experiment.name,
         "description": experiment.description,
@@ -67,10 +66,20 @@ def run_and_write(
         if row["status"] not in {"finished", "skipped"}
     ]
     if not draws:
-        return Outcome(rows, [folder / "summary.csv"], problems)
+        return Outcome(rows, tables, problems)
     figures.remove(folder / "figures", besides=experiment.figures)
     paths, undrawn = draw_again(folder, list(experiment.figures))
-    return Outcome(rows, [folder / "summary.csv", *paths], problems + undrawn)
+    return Outcome(rows, [*tables, *paths], problems + undrawn)
+
+
+def _write_points(path: Path, rows: list[dict[str, Any]], cells: list[str]) -> list[Path]:
+    """Write means over seeds, if there are several; the paths written. Raises ResultsError."""
+    if not points.has_several_seeds(rows):
+        results.remove(path)  # of an earlier run
+        return []
+    own = [cell for cell in cells if cell not in points.OWN]
+    results.write_table(path, points.points_table(rows, own))
+    return [path]
 
 
 def summary_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
@@ -81,17 +90,6 @@ def summary_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
         if known == {int}:
             table[name] = table[name].astype("Int64")
     return table
-
-
-def _progress() -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    console = Console(file=sys.stderr)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def read_results(folder: Path) -> tuple[figures.Results, list[str]]:

@@ -1,6 +1,7 @@
 """Results on disk: one folder an experiment, one folder a run, written whole or not at all.
 
     <root>/<experiment>/summary.csv               one row a run
+                       /points.csv                one row a point, where there are several seeds
                        /experiment.json           the resolved experiment
                        /figures/…                 PNG, SVG, and the plotted points as CSV
                        /runs/<run>/summary.json   this run's row
@@ -23,9 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
+UNFINISHED = ".tmp"  # what the name of a file that is being written ends with
 
 
 class ResultsError(Exception):
@@ -40,7 +44,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(UNFINISHED, f".{path.name}.", path.parent)
         os.close(handle)
     except OSError as error:
         raise ResultsError(f"{path}: cannot be written: {error.strerror}") from error
@@ -49,8 +53,9 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o644)
         temporary.replace(path)
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be written: {error.strerror}") from error
+    except OSError as error:  # pyarrow wraps the sentence in its own
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ResultsError(f"{path}: cannot be written: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -65,6 +70,25 @@ def open_run(folder: Path) -> None:
         (folder / MANIFEST).unlink(missing_ok=True)
     except OSError as error:
         raise ResultsError(f"{folder}: cannot be written: {error.strerror}") from error
+    tidy(folder)
+
+
+def tidy(*folders: Path) -> None:
+    """Remove what a process that was killed has left half-written directly in these folders.
+
+    Raises ResultsError if that cannot be.
+    """
+    for folder in folders:
+        for path in folder.glob(f".*{UNFINISHED}"):
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file that need not be there. Raises ResultsError if that cannot be."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be removed: {error.strerror}") from error
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -78,7 +102,9 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
     """Write a Parquet or CSV file atomically; which one, the suffix says."""
     with replacing(path) as temporary:
         if path.suffix == ".parquet":
-            table.to_parquet(temporary, index=False)
+            # what DataFrame.to_parquet does, but for threads, which cost more than they help
+            columns = pa.Table.from_pandas(table, preserve_index=False, nthreads=1)
+            pq.write_table(columns, temporary)
         else:
             table.to_csv(temporary, index=False, lineterminator="\n")
 
@@ -114,12 +140,19 @@ def finished_row(folder: Path, key: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of the run in a folder, None if it is not done."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) else None
+
+
 def run_key(folder: Path) -> str | None:
     """The key of the run in a folder, None if it is not done."""
-    try:
-        return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["key"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    manifest = read_manifest(folder) or {}
+    return str(manifest["key"]) if "key" in manifest else None
 
 
 def read_table(path: Path) -> pd.DataFrame:

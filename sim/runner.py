@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +26,7 @@ from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
 from sim.experiment import Experiment, RunSpec
 from sim.jit import source_digest
+from sim.progress import OnDone
 from sim.replays import ReplaySpec
 from sim.runspec import branches, follow_ups, sequence_content
 
@@ -31,12 +35,13 @@ PACKAGES = ("simpy", "numpy", "numba", "pandas", "pyarrow")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How runs are executed. None of it changes a result."""
+    """How runs are executed. None of it changes a result. progress is one of sim.progress.FORMS."""
 
     jobs: int = 1
     force: bool = False
     check: bool = False
     single_step: bool = False
+    progress: str = "bar"
 
 
 def code_digest() -> str:
@@ -49,31 +54,66 @@ def run_experiment(
     experiment: Experiment,
     folder: Path,
     options: RunOptions,
-    on_done: Callable[[int], None] = lambda done: None,
+    on_done: OnDone = lambda done, row: None,
 ) -> list[dict[str, Any]]:
     """Execute the runs that are not done yet; return the summary rows of all, in order.
 
-    on_done is told how many have ended. Files appear below folder as they are ready.
+    on_done is told how many have ended, and the row of the last. Files appear below folder as they
+    are ready. Workers give back rows alone, each as soon as it is there. Raises ResultsError if
+    files cannot be written, or a worker is killed.
     """
-    code = code_digest()
+    results.tidy(folder, folder / "runs", folder / "figures")
+    shared = (folder, code_digest(), options, os.getpid())
     specs = experiment.runs()
-    parallel = joblib.Parallel(n_jobs=options.jobs, return_as="generator")
-    tasks = (joblib.delayed(execute)(spec, folder, code, options) for spec in specs)
-    rows = []
-    for row in parallel(tasks):
-        rows.append(row)
-        on_done(len(rows))
+    tasks = (joblib.delayed(_numbered)(i, spec, shared) for i, spec in enumerate(specs))
+    rows: list[dict[str, Any]] = [{}] * len(specs)
+    ended = joblib.Parallel(n_jobs=options.jobs, return_as="generator_unordered")(tasks)
+    try:
+        for done, (number, row) in enumerate(ended, 1):
+            rows[number] = row
+            on_done(done, row)
+    except BrokenProcessPool:
+        raise results.ResultsError(
+            f"{folder}: a worker process was killed, perhaps for want of memory; finished runs "
+            "are kept, the same command goes on"
+        ) from None
+    finally:
+        with warnings.catch_warnings(action="ignore"):  # advice for those who stop early
+            ended.close()
     return rows
+
+
+def _numbered(
+    number: int, spec: RunSpec | ReplaySpec, shared: tuple[Path, str, RunOptions, int]
+) -> tuple[int, dict[str, Any]]:
+    """Execute a run, unless whoever asked for it is gone; its number and its row."""
+    root, code, options, asked_by = shared
+    if asked_by not in {os.getpid(), os.getppid()}:
+        os._exit(1)  # or it would write where the next command may write already
+    return number, execute(spec, root, code, options)
 
 
 def execute(
     spec: RunSpec | ReplaySpec, root: Path, code: str, options: RunOptions
 ) -> dict[str, Any]:
-    """Make one run, or find it done; return its summary row."""
-    if isinstance(spec, ReplaySpec):
-        return _replay(spec, root, code, options.force)
+    """Make one run, or find it done; return its summary row. One that fails has its error there.
+
+    Raises ResultsError if its files cannot be written.
+    """
     if spec.skip:
-        return _row(spec, {"status": "skipped", "reason": spec.skip})
+        return {**_begin(spec), "status": "skipped", **spec.cells, "reason": spec.skip}
+    try:
+        if isinstance(spec, ReplaySpec):
+            return _replay(spec, root, code, options.force)
+        return _run(spec, root, code, options)
+    except results.ResultsError:
+        raise
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on
+        return {**_begin(spec), "status": "error", **spec.cells, "reason": _one_line(error)}
+
+
+def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str, Any]:
+    """Make one run of an engine, or find it done; return its summary row."""
     trace, requests, memory, allocator, scheduler, cost = spec.build()
     key = spec.key(code, trace.digest())
     folder = root / "runs" / spec.run_id
@@ -87,18 +127,15 @@ def execute(
         allocator = CheckedAllocator(allocator)
     results.open_run(folder)
     started = time.perf_counter()
-    try:
-        how = Options(
-            options.single_step,
-            log,
-            follow_ups(trace),
-            sequence_content(trace),
-            branches(trace, spec.seed),
-            log and log.ended,
-        )
-        run = simulate(requests, memory, allocator, scheduler, cost, how)
-    except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on
-        return _row(spec, {"status": "error", "reason": _one_line(error)})
+    how = Options(
+        options.single_step,
+        log,
+        follow_ups(trace),
+        sequence_content(trace),
+        branches(trace, spec.seed),
+        log and log.ended,
+    )
+    run = simulate(requests, memory, allocator, scheduler, cost, how)
     wall_s = time.perf_counter() - started
     summary = metrics.summarize(run, spec.slo, spec.config["kv_bytes_per_token"])
     source = f"{cost.kind}: {cost.source}"
@@ -120,18 +157,13 @@ def execute(
 
 def _replay(spec: ReplaySpec, root: Path, code: str, is_forced: bool) -> dict[str, Any]:
     """Replay one policy, or find it done; return its summary row."""
-    if spec.skip:
-        return {**spec.cells, "status": "skipped", "reason": spec.skip}
     key, folder = spec.key(code), root / "runs" / spec.run_id
     found = None if is_forced else results.finished_row(folder, key)
     if found is not None:
         return found
     results.open_run(folder)
     started = time.perf_counter()
-    try:
-        row = {**spec.cells, "status": "finished", "reason": None, **spec.measure()}
-    except Exception as error:  # the others go on
-        return {**spec.cells, "status": "error", "reason": _one_line(error)}
+    row = {**spec.cells, "status": "finished", "reason": None, **spec.measure()}
     results.write_json(folder / "summary.json", row)
     wall_s = time.perf_counter() - started
     facts = {"key": key, "run": spec.run_id, "config": spec.config, "wall_s": wall_s}
@@ -139,10 +171,14 @@ def _replay(spec: ReplaySpec, root: Path, code: str, is_forced: bool) -> dict[st
     return row
 
 
+def _begin(spec: RunSpec | ReplaySpec) -> dict[str, Any]:
+    """What a summary row begins with: which run it is."""
+    return {name: spec.cells[name] for name in ("experiment", "run", "seed") if name in spec.cells}
+
+
 def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
     """The summary row: which run, how it ended, what it varies, and what was measured."""
-    begin = {name: spec.cells[name] for name in ("experiment", "run", "seed")}
-    return {**begin, "status": summary["status"], **spec.cells, **summary}
+    return {**_begin(spec), "status": summary["status"], **spec.cells, **summary}
 
 
 def _extrapolated(cost: CostModel) -> metrics.Row:

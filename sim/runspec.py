@@ -32,7 +32,8 @@ class RunSpec:
 
     config has every default filled in; seed is part of it. cells begin the run's summary row.
     slo maps ttft_s, tpot_s and e2e_s to limits in seconds. folder is where relative paths start.
-    skip says why it is not made, empty if it is.
+    skip says why it is not made, empty if it is. num_requests is about how many there are: those of
+    the experiment's first seed.
     """
 
     run_id: str
@@ -43,6 +44,7 @@ class RunSpec:
     records_blocks: bool
     folder: str
     skip: str = ""
+    num_requests: int = 0
 
     def build(self) -> tuple[Trace, IntArray, Memory, Allocator, Scheduler, CostModel]:
         """The parts of the run, ready for sim.engine.simulate.

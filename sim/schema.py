@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from sim.axes import ALL, LIST, SWEEPABLE, ZIP
 from sim.config import DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS
 from sim.engine_presets import ENGINES, PARTS
 from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
@@ -34,7 +35,7 @@ from sim.plugins import (
 )
 from sim.policies import POLICIES
 from sim.replays import FIGURES as REPLAY_FIGURES
-from sim.sweep import ALL, SWEEPABLE
+from sim.sampling import SAMPLERS, RangeKeys, SampleKeys
 
 Schema = dict[str, Any]
 
@@ -106,8 +107,20 @@ def _unless(keys: Iterable[str], then: Schema, or_swept: str | None = None) -> S
     """What must hold of an experiment that has none of these keys, nor sweeps or_swept."""
     has_any: list[Schema] = [{"required": [key]} for key in keys]
     if or_swept is not None:
-        has_any.append({"required": ["sweep"], "properties": {"sweep": {"required": [or_swept]}}})
+        has_any.append({"required": ["sweep"], "properties": {"sweep": _sweeps(or_swept)}})
     return {"if": {"not": {"anyOf": has_any}}, "then": then}
+
+
+def _sweeps(key: str) -> Schema:
+    """A sweep that has a key, in whichever form."""
+    has: Schema = {"required": [key]}
+    inner: list[Schema] = [has, {"required": [ZIP], "properties": {ZIP: has}}]
+    inner.append({"required": [LIST], "properties": {LIST: {"items": has}}})
+    inner += [
+        {"required": [form], "properties": {form: {"properties": {"keys": has}}}}
+        for form in SAMPLERS
+    ]
+    return {"anyOf": inner}
 
 
 def _complete(keys: Iterable[str]) -> Schema:
@@ -125,7 +138,6 @@ def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
     for key, (table, base) in PLUGINS.items():
         definitions.add_table(key, table, base, DEFAULTS.get(key))
     one = _any_of(_ref("allocator"), NULL)  # null is what the engine sets
-    roots = "|".join(SWEEPABLE)
     seed = {"type": "integer", "minimum": 0, "maximum": MAX_SEED}
     seeds = {"type": "array", "items": seed, "minItems": 1, "maxItems": MAX_SEEDS}
     numbers = {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS}
@@ -141,19 +153,32 @@ def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
         "scheduler": _any_of(_ref("scheduler"), NULL),
         "cost": _any_of(_ref("cost"), NULL),
         "seeds": _any_of(numbers, {**seeds, "uniqueItems": True}, NULL),
-        "sweep": _any_of(
-            {
-                "type": "object",
-                "propertyNames": {
-                    "pattern": rf"^({roots})(\.|$)",
-                    "not": {"enum": ["allocator", "allocator.kind"]},
-                },
-                "properties": {"engine": _any_of({"type": "array", "minItems": 1}, {"const": ALL})},
-                "additionalProperties": {"type": "array", "minItems": 1},
-            },
-            NULL,
-        ),
+        "sweep": _any_of(_sweep(definitions), NULL),
         "figures": _figures([*FIGURE_NAMES, *REPLAY_FIGURES]),
+    }
+
+
+def _sweep(definitions: _Definitions) -> Schema:
+    """The schema of a sweep: a grid, and forms whose values go together."""
+    swept = {
+        "pattern": rf"^({'|'.join(SWEEPABLE)})(\.|$)",
+        "not": {"enum": ["allocator", "allocator.kind"]},
+    }
+    values: Schema = {"type": "array", "minItems": 1}
+    keys: Schema = {"type": "object", "propertyNames": swept, "minProperties": 1}
+    spec = _any_of(values, _keys(RangeKeys, definitions))
+    forms: Schema = {
+        ZIP: {**keys, "additionalProperties": values, "description": "Values taken together."},
+        LIST: {**values, "items": keys, "description": "Points written out."},
+    }
+    for form in SAMPLERS:
+        forms[form] = _keys(SampleKeys, definitions)
+        forms[form]["properties"]["keys"] |= {**keys, "additionalProperties": spec}
+    return {
+        "type": "object",
+        "propertyNames": _any_of(swept, {"enum": list(forms)}),
+        "properties": {"engine": _any_of(values, {"const": ALL}), **forms},
+        "additionalProperties": values,
     }
 
 

@@ -14,33 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sim.axes import ENGINE, Axis, dimensions
 from sim.config import PLUGINS, Point
-from sim.engine_presets import ENGINES, Engines, lay_over
+from sim.engine_presets import Engines, lay_over
 from sim.overlay import Overlay
 from sim.plugins import Config, Report, find_class, guess, parameter_names
+from sim.sampling import SAMPLERS
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted
 
 MAX_POINTS = 100_000
-ENGINE = "engine"
-ALL = "all"  # sweep: {engine: all}
-SWEEPABLE = (
-    ENGINE,
-    "allocator",
-    "workload",
-    "scheduler",
-    "cost",
-    "kv_cache",
-    "max_model_len",
-    "model",
-    "device",
-    "gpu_memory_utilization",
-    "activation_bytes",
-    "non_torch_bytes",
-    "tensor_parallel_size",
-    "dtype",
-    "kv_cache_dtype",
-    "slo",
-)
 
 
 class Errors:
@@ -61,25 +43,14 @@ class Errors:
             raise ConfigError(list(self._lines))
 
 
-@dataclass(frozen=True, eq=False)  # values may be mappings, which have no hash
-class Axis:
-    """A swept key and its values."""
-
-    key: str
-    values: tuple[Any, ...]
-
-    @property
-    def path(self) -> KeyPath:
-        """The key as a path; a number is a place in a list."""
-        return tuple(int(part) if part.isdecimal() else part for part in self.key.split("."))
-
-
 @dataclass
 class Cell:
     """One allocator entry with one value for each axis that applies to it.
 
     indices holds the index of the value on its axis. overlay is the keys with the engine's beneath
-    them. skip says why it is not run, empty if it is.
+    them. problems are all that is wrong, misfits those of them that are about parts which are right
+    but cannot be together. skip says why it is not run, empty if it is. num_requests are those of
+    its trace, once it has met it.
     """
 
     entry: int
@@ -89,8 +60,10 @@ class Cell:
     overlay: Overlay = field(default_factory=lambda: Overlay({}))
     point: Point | None = None
     problems: list[tuple[KeyPath, str]] = field(default_factory=list)
+    misfits: list[tuple[KeyPath, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     skip: str = ""
+    num_requests: int = 0
 
     @property
     def swept(self) -> dict[str, Any]:
@@ -103,42 +76,16 @@ class Cell:
         if problem is not None:
             self.problems.append(problem)
 
+    def report_misfit(self, path: KeyPath, sentence: str) -> None:
+        """Note that the key at path does not go with the rest of this cell."""
+        num_known = len(self.problems)
+        self.report(path, sentence)
+        self.misfits += self.problems[num_known:]
+
     def path_of(self, key: str) -> KeyPath:
         """Where the value of a key at the top is written."""
-        found = [(axis, index) for axis, index in self.indices.items() if axis.key == key]
-        return ("sweep", key, found[0][1]) if found else (key,)
-
-
-def read_axes(value: Any, report: Report) -> list[Axis]:
-    """The sweep of an experiment; what is wrong with it is reported and left out.
-
-    Of engines, "all" is every preset.
-    """
-    if value is None:
-        return []
-    if not isinstance(value, dict):
-        report(("sweep",), "must be a mapping like {allocator.block_size: [8, 16]}")
-        return []
-    axes = []
-    for key, values in value.items():
-        where = ("sweep", key)
-        root = key.split(".", maxsplit=1)[0]
-        if root not in SWEEPABLE:
-            report(where, f"cannot be swept{guess(root, list(SWEEPABLE))}")
-        elif root == ENGINE != key:
-            report(where, "cannot be swept; accepted: engine, and keys of allocator and scheduler")
-        elif key in {"allocator", "allocator.kind"}:
-            report(where, "cannot be swept; accepted: a list of allocators")
-        elif key == ENGINE and values == ALL:
-            axes.append(Axis(key, tuple(ENGINES)))
-        elif not isinstance(values, list) or not values:
-            of_engines = ", or all" if key == ENGINE else ""
-            report(where, f"must be a list of at least one value{of_engines}")
-        elif len({json.dumps(v, sort_keys=True) for v in values}) < len(values):
-            report(where, "has a value twice")
-        else:
-            axes.append(Axis(key, tuple(values)))
-    return axes
+        found = [axis.place(index) for axis, index in self.indices.items() if axis.key == key]
+        return found[0] if found else (key,)
 
 
 def read_entries(value: Any, report: Report) -> list[tuple[KeyPath, Any]]:
@@ -161,8 +108,8 @@ def expand(data: Config, axes: list[Axis], folder: Path, errors: Errors) -> list
     _check_used(axes, list(itertools.chain.from_iterable(wholes)), errors.add)
     cells: list[Cell] = []
     for number, (entry_path, entry) in enumerate(entries):
-        own = [_own_axes(axes, whole) for whole in wholes[number]]
-        if len(cells) + sum(map(_num_points, own)) > MAX_POINTS:
+        own = [_own_dimensions(axes, whole) for whole in wholes[number]]
+        if len(cells) + _num_points(own) > MAX_POINTS:
             errors.add(("sweep",), f"makes more than {MAX_POINTS:,} runs")
             return cells
         base = {**data, "allocator": entry}
@@ -182,27 +129,44 @@ def _wholes(entry: Any, data: Config, axes: list[Axis], engines: Engines) -> lis
     return found
 
 
-def _own_axes(axes: list[Axis], entry: Any) -> list[Axis]:
-    """The axes that an allocator entry has, besides the engine."""
-    return [axis for axis in axes if axis.key != ENGINE and _applies(axis, entry)]
+def _own_dimensions(axes: list[Axis], entry: Any) -> list[list[Axis]]:
+    """The dimensions of a sweep, with the axes that an allocator entry has."""
+    found = [[axis for axis in dim if _applies(axis, entry)] for dim in dimensions(axes)]
+    return [own for own in found if own]
 
 
-def _num_points(axes: list[Axis]) -> int:
-    return math.prod(len(axis.values) for axis in axes)
+def _ranges(own: list[list[Axis]], engine: int) -> list[range]:
+    """The indices on each dimension, where the engine is the one of that number."""
+    return [
+        range(engine, engine + 1)
+        if any(axis.key == ENGINE for axis in dim)
+        else range(len(dim[0].values))
+        for dim in own
+    ]
 
 
-def _choices(axes: list[Axis], own: list[list[Axis]]) -> list[dict[Axis, int]]:
-    """The points of an allocator entry in the order of the axes. own is its axes by engine."""
-    engine = next((axis for axis in axes if axis.key == ENGINE), None)
-    found = []
-    for number, mine in enumerate(own):
-        for indices in itertools.product(*(range(len(axis.values)) for axis in mine)):
-            chosen = dict(zip(mine, indices, strict=True))
-            if engine is not None:
-                chosen[engine] = number
-            found.append({axis: chosen[axis] for axis in axes if axis in chosen})
-    found.sort(key=lambda chosen: [chosen.get(axis, -1) for axis in axes])
-    return found
+def _num_points(own: list[list[list[Axis]]]) -> int:
+    """At most so many points has an allocator entry; own is its dimensions by engine."""
+    return sum(math.prod(map(len, _ranges(dims, i))) for i, dims in enumerate(own))
+
+
+def _choices(axes: list[Axis], own: list[list[list[Axis]]]) -> list[dict[Axis, int]]:
+    """The points of an allocator entry in the order of the axes. own is its dimensions by engine.
+
+    Points of a form that differ only in keys which the entry does not have are one.
+    """
+    found: dict[object, dict[Axis, int]] = {}
+    for number, dims in enumerate(own):
+        for indices in itertools.product(*_ranges(dims, number)):
+            chosen = {a: i for dim, i in zip(dims, indices, strict=True) for a in dim}
+            same = [(axis, _identity(axis, index)) for axis, index in chosen.items()]
+            found.setdefault(tuple(same), {axis: chosen[axis] for axis in axes if axis in chosen})
+    return sorted(found.values(), key=lambda chosen: [chosen.get(axis, -1) for axis in axes])
+
+
+def _identity(axis: Axis, index: int) -> object:
+    """What makes a value another one: its place in a grid, itself in what may have it twice."""
+    return json.dumps(axis.values[index], sort_keys=True) if axis.form else index
 
 
 def _resolve(cell: Cell, engines: Engines, folder: Path) -> None:
@@ -215,7 +179,7 @@ def _resolve(cell: Cell, engines: Engines, folder: Path) -> None:
             return
     preset = engines.find(cell.data.get(ENGINE), cell.report)
     cell.overlay = Overlay(cell.data, preset, is_broken=preset is None and _names_engine(cell))
-    cell.point = cell.overlay.resolve(folder, cell.report)
+    cell.point = cell.overlay.resolve(folder, cell.report, cell.report_misfit)
 
 
 def _names_engine(cell: Cell) -> bool:
@@ -261,20 +225,26 @@ def _check_used(axes: list[Axis], entries: list[Any], report: Report) -> None:
     for axis in axes:
         if known and not any(_applies(axis, entry) for entry in entries):
             sentence = f"no allocator here has it{guess(str(axis.path[1]), known)}"
-            report(("sweep", axis.key), sentence)
+            where = axis.place(0)
+            report(where[:-1] if where[-1] == 0 else where, sentence)
 
 
-def skip_engines(cells: list[Cell]) -> None:
-    """Where engines are swept, those that the trace does not do for are rows with their reason.
+def skip_misfits(cells: list[Cell]) -> None:
+    """Combinations of a sweep that cannot be are rows with their reason.
 
-    Unless it does for none, or the experiment itself says what is wrong.
+    But where an allocator goes with nothing that is swept, the experiment itself is wrong; and
+    engines are skipped unless the trace does for none of them.
     """
-    if all(cell.problems for cell in cells):
-        return
+    fine = {cell.entry for cell in cells if not cell.problems and not cell.skip}
     for cell in cells:
+        if not cell.problems or cell.problems != cell.misfits:
+            continue
+        is_engine = all(path == (ENGINE,) for path, _ in cell.problems)
         is_swept = any(axis.key == ENGINE for axis in cell.indices)
-        if cell.problems and is_swept and all(path == (ENGINE,) for path, _ in cell.problems):
-            cell.skip = "; ".join(sentence for _, sentence in cell.problems)
+        if cell.entry in fine or (is_engine and is_swept and fine):
+            keys = ("" if path == (ENGINE,) else f"{dotted(path)}: " for path, _ in cell.problems)
+            reasons = (key + text for key, (_, text) in zip(keys, cell.problems, strict=True))
+            cell.skip = "; ".join(dict.fromkeys(reasons))
             cell.problems = []
 
 
@@ -293,12 +263,15 @@ def flush(cells: list[Cell], errors: Errors) -> None:
 
 
 def _distinct(cells: list[Cell]) -> Iterator[tuple[KeyPath, str, Cell]]:
+    """The problems, once for each value they are about; of drawn values the first that has one."""
     seen = set()
     for cell in cells:
         for path, sentence in cell.problems:
-            swept = tuple(i for a, i in cell.indices.items() if path[: len(a.path)] == a.path)
-            if (path, sentence, swept) not in seen:
-                seen.add((path, sentence, swept))
+            touched = [(a, i) for a, i in cell.indices.items() if path[: len(a.path)] == a.path]
+            is_drawn = any(axis.form in SAMPLERS for axis, _ in touched)
+            what = (path,) if is_drawn else (path, sentence, *(index for _, index in touched))
+            if what not in seen:
+                seen.add(what)
                 yield path, sentence, cell
 
 
@@ -311,8 +284,9 @@ def _add(
 ) -> None:
     for axis, index in cell.indices.items():
         if path[: len(axis.path)] == axis.path:
-            value = json.dumps(axis.values[index])
-            report(("sweep", axis.key, index), f"{value}: {sentence}")
+            drawn = ", the first such value" if axis.form in SAMPLERS else ""
+            value = json.dumps(axis.values[index]) + drawn
+            report(axis.place(index), f"{value}: {sentence}")
             return
     if is_partial and cell.swept:
         point = ", ".join(f"{key} {json.dumps(value)}" for key, value in cell.swept.items())

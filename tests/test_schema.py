@@ -88,6 +88,7 @@ REPLAY = {
     "capacity_tokens": [64, 512],
     "figures": ["prefix_policies"],
 }
+SAMPLE = {"num_points": 2, "seed": 3, "keys": {"slo.ttft_s": {"min": 1, "max": 2, "scale": "log"}}}
 MIXTURE = {"kind": "mixture", "components": [5, {"kind": "gamma", "mean": 5, "cv": 1}]}
 
 
@@ -167,6 +168,11 @@ def test_the_examples_here_are_valid_and_check_agrees(tmp_path):
         {**changed("allocator", base=SHARING), "sweep": {"engine": "all"}},
         changed("capacity_tokens", to=None, base=REPLAY),
         {**changed("workload"), "sweep": {"workload": [BASE["workload"]]}},
+        changed("sweep", to={"zip": {"max_model_len": [8, 9], "cost.base_s": [1, 2]}}),
+        changed("sweep", to={"list": [{"max_model_len": 8}, {"max_model_len": 9}]}),
+        changed("sweep", to={"random": {"num_points": 2, "keys": {"dtype": ["auto"]}}}),
+        changed("sweep", to={"latin_hypercube": SAMPLE}),
+        {**changed("allocator", base=SHARING), "sweep": {"zip": {"engine": ["orca-max"]}}},
     ],
     ids=str,
 )
@@ -250,6 +256,14 @@ MISTAKES = [
     changed("workload", "workloads", 1, "workload", base=MIX),
     changed("workload", "workloads", 2, "workload", "arrivals", "rat", to=1, base=MIX),
     changed("sweep", to={"allocator.block_size": "all"}),
+    changed("sweep", to={"zip": {"seeds": [1]}}),
+    changed("sweep", to={"zip": {"max_model_len": 8}}),
+    changed("sweep", to={"list": {"max_model_len": 8}}),
+    changed("sweep", to={"random": {"keys": {"dtype": ["auto"]}}}),
+    changed("sweep", to={"random": SAMPLE | {"sed": 1}}),
+    changed("sweep", to={"latin_hypercube": SAMPLE | {"num_points": 0}}),
+    changed("sweep", to={"latin_hypercube": SAMPLE | {"keys": {"slo.ttft_s": {"min": 1}}}}),
+    changed("sweep", to={"latin_hyper_cube": SAMPLE}),
     changed("traces", base=REPLAY),
     changed("policies", base=REPLAY),
     changed("policies", to=[], base=REPLAY),

@@ -15,6 +15,7 @@ from sim.figures.tables import TERM_TITLES, TERMS, Group, groups, is_empty, mean
 from sim.figures.waste import MAX_BARS, ORDER
 
 SHARES = [f"{term}_frac_queued" for term in TERMS]
+SPREAD = "token_states_frac_queued"  # the share whose spread is drawn
 METRICS = ("num_running_mean", "num_preemptions", "ttft_s_p50", "ttft_s_p90")
 WIDTHS = (3.4, 1.1, 1.1, 1.5)
 MIN_LABELLED = 0.07  # a share whose number fits into its bar
@@ -30,8 +31,8 @@ def draw_engines(results: Results) -> Drawing:
     figure, body = style.new_figure(1.5 + 0.26 * len(shown))
     axes = body.subplots(1, len(WIDTHS), sharey=True, width_ratios=WIDTHS)
     _shares(axes[0], shown)
-    _bars(axes[1], shown["num_running_mean"], "running", "requests, mean")
-    _bars(axes[2], shown["num_preemptions"], "preemptions", "whole run")
+    _bars(axes[1], shown, "num_running_mean", ("running", "requests, mean"))
+    _bars(axes[2], shown, "num_preemptions", ("preemptions", "whole run"))
     _times(axes[3], shown)
     axes[0].set_yticks(np.arange(len(shown)), [_name(row) for _, row in shown.iterrows()])
     axes[0].set_ylim(len(shown) - 0.4, -0.6)
@@ -49,7 +50,10 @@ def _points(found: Sequence[Group]) -> pd.DataFrame:
     for name, group in zip(names, found, strict=True):
         runs = group.runs
         row: dict[str, object] = {"label": name if names.count(name) == 1 else group.label}
-        row |= {column: mean_sd(numbers(runs, column))[0] for column in (*SHARES, *METRICS)}
+        means = {column: mean_sd(numbers(runs, column)) for column in (*SHARES, *METRICS)}
+        row |= {column: mean for column, (mean, _, _) in means.items()}
+        row |= {f"{column}_sd": means[column][1] for column in (SPREAD, *METRICS)}
+        row["num_seeds"] = runs["seed"].nunique() if "seed" in runs else 1
         row["not_served"] = _not_served(runs)
         row["reason"] = next((str(text) for text in runs["reason"] if not is_empty(text)), np.nan)
         rows.append(row)
@@ -84,6 +88,8 @@ def _shares(ax: Axes, points: pd.DataFrame) -> None:
                 text = ax.text(start + width / 2, float(row), f"{100 * width:.0f}", fontsize=8)
                 text.set(ha="center", va="center", color=style.text_color(color))
         left = left + widths
+    ends = points[SPREAD].to_numpy(float)
+    style.spread_bars(ax, (ends, rows + 0.27), "black", xerr=points[f"{SPREAD}_sd"])
     for row in rows[left == 0]:
         reason = points["reason"].iloc[row]
         why = "no request waited" if is_empty(reason) else str(reason)
@@ -97,15 +103,18 @@ def _shares(ax: Axes, points: pd.DataFrame) -> None:
     ax.grid(visible=False, axis="y")
 
 
-def _bars(ax: Axes, values: pd.Series, title: str, unit: str) -> None:
+def _bars(ax: Axes, points: pd.DataFrame, column: str, titles: tuple[str, str]) -> None:
+    values, spread = points[column], points[f"{column}_sd"]
     known = values.notna().to_numpy()
     rows = np.arange(len(values))
     ax.barh(rows, values.fillna(0), 0.6, color=style.PALETTE[5])
+    style.spread_bars(ax, (values, rows), "black", xerr=spread)
+    ends = values + spread.fillna(0)
     for row in rows[known]:
-        ax.text(values.iloc[row], float(row), f" {values.iloc[row]:,.3g}", va="center", fontsize=8)
-    ax.set_xlim(0, 1.6 * float(values.fillna(0).max()) or 1)  # room for the numbers
-    ax.set_title(title)
-    ax.set_xlabel(unit)
+        ax.text(ends.iloc[row], float(row), f" {values.iloc[row]:,.3g}", va="center", fontsize=8)
+    ax.set_xlim(0, 1.6 * float(ends.fillna(0).max()) or 1)  # room for the numbers
+    ax.set_title(titles[0])
+    ax.set_xlabel(titles[1])
     style.count_axis(ax.xaxis)
     ax.grid(visible=False, axis="y")
 
@@ -114,6 +123,9 @@ def _times(ax: Axes, points: pd.DataFrame) -> None:
     """Median and 90th percentile of the time to the first token, joined by a line."""
     median, late = (points[f"ttft_s_{which}"].to_numpy() for which in ("p50", "p90"))
     rows = np.arange(len(points))
+    for name, seconds in (("p50", median), ("p90", late)):
+        spread = points[f"ttft_s_{name}_sd"]
+        style.spread_bars(ax, (seconds, rows), style.PALETTE[0], xerr=spread)
     ax.hlines(rows, median, late, color=style.NOTE_COLOR, linewidth=1)
     ax.plot(median, rows, "o", color=style.PALETTE[0], markersize=5)
     ax.plot(late, rows, "o", color=style.PALETTE[0], markerfacecolor="white", markersize=5)
@@ -131,6 +143,10 @@ def _notes(points: pd.DataFrame) -> list[str]:
         "Engines are ordered by the requests that run at a time. Time to first token: median "
         "(filled) and 90th percentile (hollow)."
     ]
+    if points["num_seeds"].max() > 1:
+        notes.append(
+            "Means over seeds; error bars: standard deviation, of shares that of token states."
+        )
     if len(points) > MAX_BARS:
         notes.append(f"The first {MAX_BARS} of {len(points)} rows; all are in summary.csv.")
     return notes

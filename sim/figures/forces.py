@@ -12,7 +12,7 @@ from matplotlib.figure import SubFigure
 
 from sim.figures import style
 from sim.figures.base import Drawing, FigureError, Results
-from sim.figures.tables import groups, numbers
+from sim.figures.tables import groups, mean_sd, numbers
 
 KEY = "allocator.block_size"
 MAX_LINES = 12
@@ -70,6 +70,8 @@ def draw_block_size_forces(results: Results) -> Drawing:
     notes = [
         "Lines of one panel may lie on each other: what the panel shows does not tell them apart."
     ]
+    if points["num_seeds"].max() > 1:
+        notes.append("Means over seeds; error bars: standard deviation.")
     if len(shown) < len(points):
         notes.append(f"The first {MAX_LINES} of {points['line'].nunique()} lines.")
     style.foot(figure, results.cost_source, notes)
@@ -77,17 +79,17 @@ def draw_block_size_forces(results: Results) -> Drawing:
 
 
 def _points(summary: pd.DataFrame) -> pd.DataFrame:
-    """One row a panel, line and block size; means over seeds."""
+    """One row a panel, line and block size; means and spreads over seeds."""
     rows = []
     for line, group in enumerate(groups(summary, without=(KEY,))):
         xs = numbers(group.runs, KEY)
         for panel, value in PANELS.items():
             values = value(group.runs)
+            values = values.where(np.isfinite(values))
             for x in sorted(xs.dropna().unique()):
-                mean = values[xs == x].mean()
-                rows.append(
-                    {"panel": panel, "line": line, "label": group.label, "x": x, "mean": mean}
-                )
+                mean, spread, count = mean_sd(values[xs == x])
+                row = {"panel": panel, "line": line, "label": group.label, "x": x}
+                rows.append({**row, "mean": mean, "sd": spread, "num_seeds": count})
     return pd.DataFrame(rows)
 
 
@@ -115,9 +117,11 @@ def _draw(body: SubFigure, points: pd.DataFrame) -> None:
 
 
 def _line(axes: Axes, line: int, cells: pd.DataFrame) -> Artist:
+    x, y = (cells[column].to_numpy(np.float64) for column in ("x", "mean"))
+    style.spread_bars(axes, (x, y), style.color_of(line), yerr=cells["sd"])
     (artist,) = axes.plot(
-        cells["x"].to_numpy(np.float64),
-        cells["mean"].to_numpy(np.float64),
+        x,
+        y,
         style.line_style(7 * (line % len(style.LINE_STYLES))),
         color=style.color_of(line),
         marker=style.MARKERS[line % len(style.MARKERS)],

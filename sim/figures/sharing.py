@@ -54,24 +54,34 @@ def draw_block_size_sharing(results: Results) -> Drawing:
 
 
 def _points(summary: pd.DataFrame) -> pd.DataFrame:
-    """One row a line and block size, means over seeds.
+    """One row a line and block size, means and spreads over seeds.
 
-    lost_hit_rate is the hit rate of the line's smallest blocks less that of these.
+    lost_hit_rate is the hit rate of the line's smallest blocks, with the same seed, less that of
+    these.
     """
     tables = []
     for line, group in enumerate(groups(summary, without=(KEY,))):
-        cells = {name: numbers(group.runs, name) for name in (KEY, INTERNAL, RUNNING, "hit_rate")}
-        table = pd.DataFrame(cells).groupby(KEY).mean().reset_index()
-        table[LOST] = table["hit_rate"].iloc[0] - table["hit_rate"] if len(table) else np.nan
+        names = (KEY, "seed", INTERNAL, RUNNING, "hit_rate")
+        cells = pd.DataFrame({name: numbers(group.runs, name) for name in names})
+        smallest = cells[cells[KEY] == cells[KEY].min()]
+        of_smallest = dict(zip(smallest["seed"], smallest["hit_rate"], strict=True))
+        cells[LOST] = cells["seed"].map(of_smallest) - cells["hit_rate"]
+        by_size = cells.drop(columns="seed").groupby(KEY)
+        table = by_size.mean().join(by_size.std().add_suffix("_sd")).reset_index()
+        table["num_seeds"] = by_size.size().to_numpy()
         tables.append(table.assign(line=line, label=group.label))
-    order = ["line", "label", KEY, INTERNAL, "hit_rate", LOST, RUNNING]
+    metrics = [INTERNAL, "hit_rate", LOST, RUNNING]
+    order = ["line", "label", KEY, "num_seeds"]
+    order += [name + suffix for name in metrics for suffix in ("", "_sd")]
     return pd.concat(tables, ignore_index=True)[order]
 
 
 def _plot(axes: Axes, line: int, own: pd.DataFrame, x: str, y: str) -> Artist:
+    at = own[x].to_numpy(np.float64), own[y].to_numpy(np.float64)
+    spreads = {"xerr": own.get(f"{x}_sd"), "yerr": own[f"{y}_sd"]}
+    style.spread_bars(axes, at, style.color_of(line), **spreads)
     (artist,) = axes.plot(
-        own[x].to_numpy(np.float64),
-        own[y].to_numpy(np.float64),
+        *at,
         style.line_style(7 * (line % len(style.LINE_STYLES))),
         color=style.color_of(line),
         marker=style.MARKERS[line % len(style.MARKERS)],
@@ -121,6 +131,8 @@ def _notes(summary: pd.DataFrame, points: pd.DataFrame) -> Sequence[str]:
         "Slots and requests: while requests wait. Hits lost: the hit rate of the smallest blocks "
         "less that of these. Numbers in the last panel: block sizes. Lines may lie on each other."
     )
+    if points["num_seeds"].max() > 1:
+        notes.append("Means over seeds; error bars: standard deviation.")
     num_lines = points["line"].nunique()
     if num_lines > MAX_LINES:
         notes.append(f"The first {MAX_LINES} of {num_lines} lines.")

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 from matplotlib import colors, font_manager, ft2font
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import EngFormatter, FuncFormatter
+from numpy.typing import ArrayLike
 
 STYLE = Path(__file__).with_name("kvsim.mplstyle")
 WIDTH_IN = 8.0
@@ -113,6 +116,33 @@ def from_zero(axes: Axes) -> None:
     """Let y begin at zero, with room for a line that lies there."""
     top = axes.get_ylim()[1]
     axes.set_ylim(-0.02 * top, 1.04 * top)
+
+
+def spread_bars(
+    axes: Axes,
+    at: tuple[ArrayLike, ArrayLike],
+    color: str,
+    xerr: pd.Series | None = None,
+    yerr: pd.Series | None = None,
+) -> None:
+    """Error bars at x and y where there is a spread between seeds, nothing where there is none."""
+    x, y = (np.asarray(values, np.float64) for values in at)
+    known = np.isfinite(x) & np.isfinite(y)
+    lengths = [
+        None if spread is None or not spread.any() else spread.fillna(0).to_numpy(float)[known]
+        for spread in (xerr, yerr)
+    ]
+    if any(length is not None for length in lengths):
+        axes.errorbar(
+            x[known],
+            y[known],
+            xerr=lengths[0],
+            yerr=lengths[1],
+            fmt="none",
+            ecolor=color,
+            capsize=2,
+            elinewidth=0.8,
+        )
 
 
 def color_of(i: int) -> str:

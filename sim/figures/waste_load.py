@@ -43,6 +43,8 @@ def draw_waste_vs_load(results: Results) -> Drawing:
     style.legend(body, handles, [TERM_TITLES[term] for term in ORDER], columns=6)
     style.head(figure, results.name, "where the KV slots are, by rate")
     notes = ["Means over the whole run, time without requests included."]
+    if max(table["num_seeds"].max() for table in tables) > 1:
+        notes.append("Means over seeds; error bars: standard deviation of token states.")
     if len(found) > MAX_PANELS:
         notes.append(f"The first {MAX_PANELS} of {len(found)} panels.")
     style.foot(figure, results.cost_source, notes)
@@ -54,8 +56,11 @@ def _points(runs: pd.DataFrame, key: str) -> pd.DataFrame:
     rows = []
     for rate in sorted(rates.dropna().unique()):
         at = runs[rates == rate]
-        shares = {f"{term}_frac": mean_sd(numbers(at, f"{term}_frac"))[0] for term in TERMS}
-        rows.append({"label": "", "rate": rate, **shares})
+        means = {term: mean_sd(numbers(at, f"{term}_frac")) for term in TERMS}
+        shares: dict[str, float] = {f"{term}_frac": mean for term, (mean, _, _) in means.items()}
+        _, spread, count = means["token_states"]
+        shares["token_states_frac_sd"] = spread
+        rows.append({"label": "", "rate": rate, "num_seeds": count, **shares})
     return pd.DataFrame(rows)
 
 
@@ -63,6 +68,8 @@ def _areas(ax: Axes, points: pd.DataFrame) -> None:
     shares = [points[f"{term}_frac"].fillna(0).to_numpy() for term in ORDER]
     rates = points["rate"].to_numpy()
     ax.stackplot(rates, shares, colors=[style.TERM_COLORS[term] for term in ORDER], linewidth=0)
+    edge = rates, points["token_states_frac"].to_numpy()
+    style.spread_bars(ax, edge, "black", yerr=points["token_states_frac_sd"])
     for rate in rates:  # where it was simulated; between them the areas are drawn straight
         ax.axvline(rate, color="white", linewidth=0.5, alpha=0.6)
     if len(rates) > 1:

@@ -17,7 +17,14 @@ from sim.allocators.terms import (
 )
 from sim.costs.linear import Constant
 from sim.engine import Memory, Run, simulate
-from sim.recorder import COLUMN_NAMES, FIRST_WIDTH_NS, MAX_STRETCH, NUM_BUCKETS, Recorder
+from sim.recorder import (
+    COLUMN_NAMES,
+    FIRST_WIDTH_NS,
+    MAX_STRETCH,
+    NUM_BUCKETS,
+    Recorder,
+    exact_sums,
+)
 from sim.schedulers.fcfs import Fcfs
 from sim.sequence import Limits, new_requests
 
@@ -247,3 +254,12 @@ def test_without_a_full_memory_nothing_is_dropped() -> None:
 def test_columns_follow_the_terms_in_their_order() -> None:
     assert COLUMN_NAMES[:NUM_TERMS] == TERM_NAMES
     assert (TERM_NAMES[TOKEN_STATES], TERM_NAMES[RESERVED]) == ("token_states", "reserved")
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 8_999_999_999, 9_000_000_000, (1 << 62) // 10**9])
+def test_sums_are_exact_on_both_sides_of_what_an_int64_holds(seconds: int) -> None:
+    cells = np.array([[seconds, 999_999_999], [0, 0], [1, 1]])
+    expected = [seconds * 10**9 + 999_999_999, 0, 10**9 + 1]
+    found = exact_sums(cells)
+    assert found == expected
+    assert {type(value) for value in found} == {int}

@@ -9,15 +9,16 @@ import pytest
 from experiment_files import HEAD, INLINE, PAGED, SHAREGPT, errors_of, load
 
 SWEEP_ERRORS = {
-    "x.yaml:10: sweep.allocator.block_size.1: 512: a block of 512 slots is larger than the pool "
-    "of 256": "sweep:\n  allocator.block_size: [16, 512]\n",
+    "x.yaml:10: sweep.allocator.block_size.0: 512: a block of 512 slots is larger than the pool "
+    "of 256": "sweep:\n  allocator.block_size: [512]\n",
     "x.yaml:11: sweep.allocator.block_size.0: 0: must be at least 1 slot, got 0": (
         "sweep:\n  allocator.block_size:\n    - 0\n    - 8\n"
     ),
     "x.yaml:9: sweep.allocator.block_sizes: no allocator here has it, did you mean block_size; "
     "accepted: block_size, reserve_max_tokens, watermark": "sweep: {allocator.block_sizes: [8]}\n",
-    "x.yaml:8: allocator.block_size: a block of 16 slots is larger than the pool of 8 "
-    "(with kv_cache.num_slots 8)": "sweep: {kv_cache.num_slots: [8, 64]}\n",
+    "x.yaml:8: allocator.block_size: a block of 16 slots is larger than the pool of 8": (
+        "sweep: {kv_cache.num_slots: [8]}\n"
+    ),
     "x.yaml:9: sweep.scheduler.max_seqs.0: 3: unknown key, did you mean max_num_seqs; accepted: "
     "max_num_seqs, max_num_batched_tokens, enable_chunked_prefill": (
         "sweep: {scheduler.max_seqs: [3]}\n"
@@ -28,9 +29,8 @@ SWEEP_ERRORS = {
     "x.yaml:9: sweep.max_model_len: has a value twice": "sweep: {max_model_len: [8, 8]}\n",
     "x.yaml:9: sweep.seeds: cannot be swept; accepted: engine, allocator, workload, scheduler, "
     "cost, kv_cache, max_model_len, model, device, gpu_memory_utilization, activation_bytes, "
-    "non_torch_bytes, tensor_parallel_size, dtype, kv_cache_dtype, slo": (
-        "sweep: {seeds: [1, 2]}\n"
-    ),
+    "non_torch_bytes, tensor_parallel_size, dtype, kv_cache_dtype, slo, zip, list, random, "
+    "latin_hypercube": ("sweep: {seeds: [1, 2]}\n"),
     "x.yaml:9: sweep.allocator.kind: cannot be swept; accepted: a list of allocators": (
         "sweep: {allocator.kind: [paged]}\n"
     ),
