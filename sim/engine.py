@@ -18,7 +18,7 @@ import numpy as np
 import simpy
 
 from sim.allocators.base import Allocator
-from sim.arrivals import FOREVER_NS, Arrivals
+from sim.arrivals import FOREVER_NS, Arrivals, Source
 from sim.batch import COPIED_TOKENS, FIRST_FINISH, SWAPPED_BLOCKS, SWAPPED_TOKENS
 from sim.costs.base import CostModel
 from sim.options import PLAIN, Memory, Observer, Options
@@ -50,7 +50,7 @@ class Replica:
     """One engine: a scheduler, its memory, and the time its iterations take."""
 
     def __init__(
-        self, env: simpy.Environment, arrivals: Arrivals, scheduler: Scheduler, cost: CostModel
+        self, env: simpy.Environment, arrivals: Source, scheduler: Scheduler, cost: CostModel
     ) -> None:
         self.env = env
         self.arrivals = arrivals
@@ -74,23 +74,14 @@ class Replica:
         """The SimPy process: iterate until nothing is left that could change anything."""
         env, arrivals = self.env, self.arrivals
         recorder, scheduler, now = self.recorder, self.scheduler, int(env.now)
-        follows = scheduler.notes_ends
         while True:
-            while arrivals.next_ns <= now:
-                self._arrive(now)
-            if follows and scheduler.ended:
-                self._release()
-            count = 0 if self.single_step or scheduler.num_waiting else self._sleep(now)
-            if count == 0:
-                count = self._iterate(now)
+            count = self._begin(now)
             if count:
                 end = recorder.boundaries.item(count)
-                if end >= FOREVER_NS:
-                    raise OverflowError("the simulated time passes 146 years")
                 yield env.timeout(end - now)
                 self._commit(count)
                 now = end
-                if follows and scheduler.ended:
+                if scheduler.ended:
                     self._release()
             elif arrivals.next_ns < FOREVER_NS:
                 end = arrivals.next_ns
@@ -99,6 +90,20 @@ class Replica:
                 now = end
             else:
                 return
+
+    def _begin(self, now_ns: int) -> int:
+        """At a boundary: take what has arrived, and plan iterations; return how many."""
+        arrivals, scheduler = self.arrivals, self.scheduler
+        while arrivals.next_ns <= now_ns:
+            self._arrive(now_ns)
+        if scheduler.ended:
+            self._release()
+        count = 0 if self.single_step or scheduler.num_waiting else self._sleep(now_ns)
+        if count == 0:
+            count = self._iterate(now_ns)
+        if count and self.recorder.boundaries.item(count) >= FOREVER_NS:
+            raise OverflowError("the simulated time passes 146 years")
+        return count
 
     def _arrive(self, now_ns: int) -> None:
         """Hand the next arrival to the scheduler."""
@@ -144,6 +149,7 @@ class Replica:
         if self.observe is not None:
             self.observe(now_ns, scheduler)
         recorder.boundaries[0] = now_ns
+        recorder.log[0] = self.allocator.recorded
         self._num_scheduled = 1
         if self.single_step:
             return self._plan(1, FOREVER_NS)
@@ -188,12 +194,8 @@ class Replica:
         scheduler, recorder = self.scheduler, self.recorder
         num_running = scheduler.num_in_service
         num_waiting = scheduler.num_waiting
-        scheduled = self._num_scheduled
-        if scheduled:
-            recorder.log[0] = self.allocator.recorded
-        if count > scheduled:
-            log = recorder.log[scheduled:count]
-            self.allocator.append_ahead(self._rows, count - scheduled, log)
+        if count > self._num_scheduled:
+            self._write_ahead(count)
         if num_waiting:
             self._record_queued(count, num_running)
         else:
@@ -205,6 +207,13 @@ class Replica:
             self.observe_end(recorder.boundaries.item(count), scheduler)
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))
+
+    def _write_ahead(self, count: int) -> None:
+        """Write the tokens of the first count planned iterations, as far as they are not."""
+        scheduled = self._num_scheduled
+        log = self.recorder.log[scheduled:count]
+        self.allocator.append_ahead(self._rows, count - scheduled, log)
+        self._num_scheduled = count
 
     def _record_queued(self, count: int, num_running: int) -> None:
         """Record iterations during which requests wait; more of them may have joined."""
@@ -250,13 +259,7 @@ def simulate(
     every iteration, so it turns sleeping off.
     Raises ValueError if the allocator cannot use the pool.
     """
-    sequences = SequenceTable()
-    allocator.bind(memory.num_slots, sequences, memory.max_model_len)
-    if options.content is not None:
-        allocator.bind_content(options.content)
-    if options.branches is not None:
-        scheduler.bind_branches(options.branches)
-    scheduler.bind(requests, sequences, allocator)
+    bind_parts(requests, memory, allocator, scheduler, options)
     arrivals = Arrivals(requests, options.follow_ups)
     start_ns = arrivals.next_ns if len(requests) else 0
     env = simpy.Environment(initial_time=start_ns)
@@ -267,19 +270,38 @@ def simulate(
     replica.copies_kv |= options.branches is not None
     env.process(replica.run())
     env.run()
-    stalled = scheduler.num_waiting > 0
+    reason = stall_reason(scheduler)
     return Run(
         requests=requests,
         recorder=replica.recorder,
         scheduler=scheduler,
         allocator=allocator,
-        status="stalled" if stalled else "finished",
-        reason=_stall_reason(scheduler) if stalled else "",
+        status="stalled" if reason else "finished",
+        reason=reason,
         start_ns=start_ns,
         end_ns=int(env.now),
     )
 
 
-def _stall_reason(scheduler: Scheduler) -> str:
+def bind_parts(
+    requests: IntArray, memory: Memory, allocator: Allocator, scheduler: Scheduler, options: Options
+) -> None:
+    """Give an allocator and a scheduler the pool, a table of sequences, and the requests.
+
+    Raises ValueError if the allocator cannot use the pool.
+    """
+    sequences = SequenceTable()
+    allocator.bind(memory.num_slots, sequences, memory.max_model_len)
+    if options.content is not None:
+        allocator.bind_content(options.content)
+    if options.branches is not None:
+        scheduler.bind_branches(options.branches)
+    scheduler.bind(requests, sequences, allocator)
+
+
+def stall_reason(scheduler: Scheduler) -> str:
+    """Why a simulation has ended with requests that wait; empty if none does."""
     count = scheduler.num_waiting
+    if count == 0:
+        return ""
     return f"{count} requests wait, nothing runs, and no event is left that could admit the first"
