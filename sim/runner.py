@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +23,7 @@ from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
 from sim.experiment import Experiment, RunSpec
+from sim.fleet import FleetRun, Parts, simulate_fleet
 from sim.jit import source_digest
 from sim.replays import ReplaySpec
 from sim.runspec import branches, follow_ups, sequence_content
@@ -83,8 +85,10 @@ def execute(
             return row
     is_logged = memory.num_slots <= MAX_SLOTS and spec.records_blocks
     log = BlockLog(allocator) if is_logged else None
+    router = spec.build_router()
+    replicas = [Parts(allocator, scheduler, cost), *(spec.build_others() if router else [])]
     if options.check:
-        allocator = CheckedAllocator(allocator)
+        replicas = [part._replace(allocator=CheckedAllocator(part.allocator)) for part in replicas]
     results.open_run(folder)
     started = time.perf_counter()
     try:
@@ -96,14 +100,20 @@ def execute(
             branches(trace, spec.seed),
             log and log.ended,
         )
-        run = simulate(requests, memory, allocator, scheduler, cost, how)
+        run: Run | FleetRun
+        if router is None:
+            run = simulate(requests, memory, *replicas[0], how)
+        else:
+            run = simulate_fleet(requests, memory, replicas, router, trace.session, how)
     except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on
         return _row(spec, {"status": "error", "reason": _one_line(error)})
     wall_s = time.perf_counter() - started
     summary = metrics.summarize(run, spec.slo, spec.config["kv_bytes_per_token"])
     source = f"{cost.kind}: {cost.source}"
-    row = _row(spec, {**summary, **_extrapolated(cost), "times_from": source})
+    costs = [part.cost for part in replicas]
+    row = _row(spec, {**summary, **_extrapolated(costs), "times_from": source})
     _write(folder, run, row, log)
+    _write_replicas(folder, run, spec)
     facts = {
         "key": key,
         "run": spec.run_id,
@@ -145,11 +155,17 @@ def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
     return {**begin, "status": summary["status"], **spec.cells, **summary}
 
 
-def _extrapolated(cost: CostModel) -> metrics.Row:
-    """How many iterations were outside of the sizes that a cost model's times were measured at."""
-    if not cost.counts_extrapolation:
+def _extrapolated(costs: Sequence[CostModel]) -> metrics.Row:
+    """How many iterations were outside of the sizes that a cost model's times were measured at.
+
+    Of replicas, all together.
+    """
+    if not costs[0].counts_extrapolation:
         return {}
-    counts = {what: count for what, count in cost.extrapolated().items() if count}
+    counts: Counter[str] = Counter()
+    for cost in costs:
+        counts.update(cost.extrapolated())
+    counts = +counts
     return {
         "num_extrapolated_iterations": sum(counts.values()),
         "extrapolated": ", ".join(f"{what} {count:,}" for what, count in counts.items()),
@@ -165,12 +181,22 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
 
 
-def _write(folder: Path, run: Run, row: dict[str, Any], log: BlockLog | None) -> None:
+def _write(folder: Path, run: Run | FleetRun, row: dict[str, Any], log: BlockLog | None) -> None:
     results.write_table(folder / "requests.parquet", metrics.requests_table(run))
     results.write_table(folder / "timeline.parquet", metrics.timeline_table(run))
     if log is not None:
         results.write_table(folder / "blocks.parquet", log.table())
     results.write_json(folder / "summary.json", row)
+
+
+def _write_replicas(folder: Path, run: Run | FleetRun, spec: RunSpec) -> None:
+    """A row for each replica; no such file, were it an older run's, without replicas."""
+    path = folder / "replicas.csv"
+    if isinstance(run, FleetRun):
+        table = metrics.replicas_table(run, spec.slo, spec.config["kv_bytes_per_token"])
+        results.write_table(path, table)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def environment() -> dict[str, Any]:
