@@ -28,6 +28,8 @@ from sim.sequence import ARRIVAL_NS, FINISH_NS, FINISHED, STATUS, IntArray, Sequ
 
 __all__ = ["Memory", "Observer", "Options", "Replica", "Run", "simulate"]
 
+TOO_LONG = "the simulated time passes 146 years"
+
 
 @dataclass(frozen=True)
 class Run:
@@ -74,14 +76,23 @@ class Replica:
         """The SimPy process: iterate until nothing is left that could change anything."""
         env, arrivals = self.env, self.arrivals
         recorder, scheduler, now = self.recorder, self.scheduler, int(env.now)
+        follows = scheduler.notes_ends
         while True:
-            count = self._begin(now)
+            while arrivals.next_ns <= now:
+                self._arrive(now)
+            if follows and scheduler.ended:
+                self._release()
+            count = 0 if self.single_step or scheduler.num_waiting else self._sleep(now)
+            if count == 0:
+                count = self._iterate(now)
             if count:
                 end = recorder.boundaries.item(count)
+                if end >= FOREVER_NS:
+                    raise OverflowError(TOO_LONG)
                 yield env.timeout(end - now)
                 self._commit(count)
                 now = end
-                if scheduler.ended:
+                if follows and scheduler.ended:
                     self._release()
             elif arrivals.next_ns < FOREVER_NS:
                 end = arrivals.next_ns
@@ -90,20 +101,6 @@ class Replica:
                 now = end
             else:
                 return
-
-    def _begin(self, now_ns: int) -> int:
-        """At a boundary: take what has arrived, and plan iterations; return how many."""
-        arrivals, scheduler = self.arrivals, self.scheduler
-        while arrivals.next_ns <= now_ns:
-            self._arrive(now_ns)
-        if scheduler.ended:
-            self._release()
-        count = 0 if self.single_step or scheduler.num_waiting else self._sleep(now_ns)
-        if count == 0:
-            count = self._iterate(now_ns)
-        if count and self.recorder.boundaries.item(count) >= FOREVER_NS:
-            raise OverflowError("the simulated time passes 146 years")
-        return count
 
     def _arrive(self, now_ns: int) -> None:
         """Hand the next arrival to the scheduler."""
@@ -194,8 +191,10 @@ class Replica:
         scheduler, recorder = self.scheduler, self.recorder
         num_running = scheduler.num_in_service
         num_waiting = scheduler.num_waiting
-        if count > self._num_scheduled:
-            self._write_ahead(count)
+        scheduled = self._num_scheduled
+        if count > scheduled:
+            log = recorder.log[scheduled:count]
+            self.allocator.append_ahead(self._rows, count - scheduled, log)
         if num_waiting:
             self._record_queued(count, num_running)
         else:
@@ -207,13 +206,6 @@ class Replica:
             self.observe_end(recorder.boundaries.item(count), scheduler)
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))
-
-    def _write_ahead(self, count: int) -> None:
-        """Write the tokens of the first count planned iterations, as far as they are not."""
-        scheduled = self._num_scheduled
-        log = self.recorder.log[scheduled:count]
-        self.allocator.append_ahead(self._rows, count - scheduled, log)
-        self._num_scheduled = count
 
     def _record_queued(self, count: int, num_running: int) -> None:
         """Record iterations during which requests wait; more of them may have joined."""

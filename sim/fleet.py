@@ -25,7 +25,7 @@ import simpy
 from sim.allocators.base import Allocator
 from sim.arrivals import FOREVER_NS, Arrivals
 from sim.costs.base import CostModel
-from sim.engine import Memory, Replica, Run, bind_parts, stall_reason
+from sim.engine import TOO_LONG, Memory, Replica, Run, bind_parts, stall_reason
 from sim.options import PLAIN, Options
 from sim.routers.base import Router
 from sim.schedulers.base import Scheduler
@@ -127,11 +127,18 @@ class FleetReplica(Replica):
         """At a boundary, or woken: take what was sent and plan iterations, if there are any."""
         if self._idle_since_ns < now_ns:
             self._record_idle(self._idle_since_ns)
-        self._count = self._begin(now_ns)
         self._idle_since_ns = now_ns
+        while self.arrivals.next_ns <= now_ns:
+            self._arrive(now_ns)
+        self._release()
+        scheduler = self.scheduler
+        count = 0 if self.single_step or scheduler.num_waiting else self._sleep(now_ns)
+        self._count = count or self._iterate(now_ns)
         if self._count:
             self.end_ns = self.recorder.boundaries.item(self._count)
-            self.num_in_flight = self.scheduler.num_in_service
+            self.num_in_flight = scheduler.num_in_service
+            if self.end_ns >= FOREVER_NS:
+                raise OverflowError(TOO_LONG)
 
     def end(self, now_ns: int) -> None:
         """The iterations that it is in have ended."""
@@ -163,8 +170,11 @@ class FleetReplica(Replica):
         begun = self._num_begun(now_ns)
         if self.recorder.boundaries.item(begun) == now_ns:
             return self._cut(now_ns)
-        if begun > self._num_scheduled:
-            self._write_ahead(begun)
+        scheduled = self._num_scheduled
+        if begun > scheduled:
+            log = self.recorder.log[scheduled:begun]
+            self.allocator.append_ahead(self._rows, begun - scheduled, log)
+            self._num_scheduled = begun
         return False
 
     def _cut(self, now_ns: int) -> bool:
