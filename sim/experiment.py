@@ -45,6 +45,7 @@ FIGURE_NAMES = (
     "engines",
     "block_size_sharing",
     "steps",
+    "routing",
 )
 BLOCK_FIGURES = {"pool_map", "block_tables"}
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")

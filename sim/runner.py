@@ -111,7 +111,8 @@ def execute(
     summary = metrics.summarize(run, spec.slo, spec.config["kv_bytes_per_token"])
     source = f"{cost.kind}: {cost.source}"
     costs = [part.cost for part in replicas]
-    row = _row(spec, {**summary, **_extrapolated(costs), "times_from": source})
+    more = {**_extrapolated(costs), "times_from": source, **_replicas(spec)}
+    row = _row(spec, {**summary, **more})
     _write(folder, run, row, log)
     _write_replicas(folder, run, spec)
     facts = {
@@ -153,6 +154,14 @@ def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
     """The summary row: which run, how it ended, what it varies, and what was measured."""
     begin = {name: spec.cells[name] for name in ("experiment", "run", "seed")}
     return {**begin, "status": summary["status"], **spec.cells, **summary}
+
+
+def _replicas(spec: RunSpec) -> metrics.Row:
+    """How many replicas a run has, and their router; nothing without replicas."""
+    replicas = spec.config.get("replicas")
+    if replicas is None:
+        return {}
+    return {"num_replicas": replicas["count"], "router": replicas["router"]["kind"]}
 
 
 def _extrapolated(costs: Sequence[CostModel]) -> metrics.Row:
