@@ -22,16 +22,14 @@ Number = TypeVar("Number", int, float)
 class Facts:
     """Outcomes, counts and time integrals of a run, or of all replicas of one.
 
-    requests are rows of sim.sequence, reasons why some of them ended early. measured_ns is the time
-    that queued integrals cover, swapped_slots and swap_s what moved between device and host, None
-    where nothing can. Histograms are those of sim.gaps; reuse_distances is None for memory that
-    finds nothing.
+    requests are rows of sim.sequence. measured_ns is the time that queued integrals cover,
+    swapped_slots and swap_s what moved between device and host, None where nothing can. Histograms
+    are those of sim.gaps; reuse_distances is None for memory that finds nothing.
     """
 
     status: str
     reason: str
     requests: IntArray
-    reasons: dict[int, str]
     start_ns: int
     end_ns: int
     measured_ns: int
@@ -57,6 +55,18 @@ def facts_of(run: Run | FleetRun) -> Facts:
     return _of_one(run, np.arange(len(run.requests)))
 
 
+def reasons_of(run: Run | FleetRun) -> dict[int, str]:
+    """Why requests ended early."""
+    runs = run.replicas if isinstance(run, FleetRun) else (run,)
+    return {request: why for one in runs for request, why in one.scheduler.reasons.items()}
+
+
+def timeline_of(run: Run | FleetRun) -> Timeline:
+    """Time integrals by bucket: see sim.recorder."""
+    runs = run.replicas if isinstance(run, FleetRun) else (run,)
+    return _merged([one.recorder.timeline() for one in runs])
+
+
 def replica_facts(run: FleetRun) -> list[tuple[int, Facts]]:
     """The number and the facts of each replica."""
     return [
@@ -75,7 +85,6 @@ def _of_one(run: Run, own: IntArray) -> Facts:
         status=run.status,
         reason=run.reason,
         requests=run.requests,
-        reasons=scheduler.reasons,
         start_ns=run.start_ns,
         end_ns=run.end_ns,
         measured_ns=run.end_ns - recorder.measured_from_ns,
@@ -102,7 +111,6 @@ def _added(run: FleetRun, parts: list[Facts]) -> Facts:
         status=run.status,
         reason=run.reason,
         requests=run.requests,
-        reasons={request: why for part in parts for request, why in part.reasons.items()},
         start_ns=run.start_ns,
         end_ns=run.end_ns,
         measured_ns=sum(part.measured_ns for part in parts),

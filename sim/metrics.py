@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from sim.allocators.terms import TERM_NAMES
 from sim.engine import Run
-from sim.facts import Facts, facts_of, replica_facts
+from sim.facts import Facts, facts_of, reasons_of, replica_facts, timeline_of
 from sim.fleet import FleetRun
 from sim.gaps import GAP_BITS, GAP_COUNT, GAP_FIRST, GAP_SUM_NS, GAP_SUM_S
 from sim.sequence import (
@@ -280,7 +280,7 @@ def timeline_table(run: Run | FleetRun) -> pd.DataFrame:
     queued_frac the share of the bucket in which a request waited for memory or max_num_seqs.
     The last bucket ends with the run.
     """
-    timeline = facts_of(run).timeline
+    timeline = timeline_of(run)
     starts = timeline.pop("start_ns")
     widths = timeline.pop("width_ns")
     widths = [min(w, run.end_ns - s) for s, w in zip(starts, widths, strict=True)]
@@ -315,7 +315,7 @@ def requests_table(run: Run | FleetRun) -> pd.DataFrame:
     table["num_preemptions"] = requests[:, NUM_PREEMPTIONS]
     table["status"] = pd.Categorical(np.array(STATUS_NAMES, object)[status])
     reasons = np.full(len(requests), "", object)
-    for request, reason in facts_of(run).reasons.items():
+    for request, reason in reasons_of(run).items():
         reasons[request] = reason
     table["reason"] = pd.Categorical(reasons)
     if isinstance(run, FleetRun):
