@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,12 @@ import pytest
 from sim.fleet import FleetRun, Parts, simulate_fleet
 from sim.options import Memory
 from sim.routers import ROUTERS, Router
-from sim.sequence import ARRIVAL_NS, FINISH_NS, NUM_SLOTS, PENDING, STATUS, IntArray
+from sim.routers.base import Server
+from sim.sequence import ARRIVAL_NS, FINISH_NS, NUM_SLOTS, PENDING, REJECTED, STATUS, IntArray
 from sim.testing import CheckedAllocator
 from sleep_examples import (
+    TICK_NS,
+    Beginning,
     Example,
     choose_example,
     left_behind,
@@ -117,6 +120,76 @@ def test_every_request_is_served_once_and_asleep_as_step_by_step(
     assert num_used > 50, "no example uses several replicas"
     assert num_hit > 100, "nothing is found in any cache"
     assert num_asleep > 100
+
+
+class Watcher(Router):
+    """Sends requests in turn, and notes what it could have seen."""
+
+    kind = "watcher"
+    reads_prefixes = True
+
+    def bind(self, num_replicas: int, requests: IntArray, session: IntArray | None) -> None:
+        super().bind(num_replicas, requests, session)
+        self.seen: list[tuple[int, list[int], list[int]]] = []
+
+    def route(self, request: int, replicas: Sequence[Server]) -> int:
+        loads = [replica.num_requests for replica in replicas]
+        self.seen.append((request, loads, [replica.lookup(request) for replica in replicas]))
+        return len(self.seen) % self.num_replicas
+
+
+ENGINES: list[tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]] = [
+    (("prefix", {"block_size": 2}), ("vllm_v1", {"policy": "priority"})),
+    (("prefix", {"block_size": 4}), ("vllm_v1", {})),
+    (("nano_vllm", {"block_size": 2}), ("nano_vllm", {})),
+    (("nano_vllm", {"block_size": 1}), ("vllm_v1", {})),
+    (("radix", {"block_size": 1}), ("sglang", {})),
+]
+
+
+def crowded(seed: int) -> Example:
+    """Few at a time decode for long while others wait; prompts are what others are decoding.
+
+    Arrivals fall on ends of iterations, some are refused, and some follow those.
+    """
+    choose = random.Random(seed).randint
+    (allocator, scheduler), now = ENGINES[seed % len(ENGINES)], 0
+    arrivals, beginnings, follow_ups = [], [], []
+    for number in range(24):
+        now += TICK_NS * choose(0, 12)
+        parent = choose(0, number - 1) if number and choose(0, 3) else -1
+        longest = 6 if parent < 0 else arrivals[parent][1] + 20
+        prompt, output = min(choose(1, longest), 60), choose(5, 40)
+        if choose(0, 9) == 0:
+            prompt, parent = 90, -1  # refused
+        arrivals.append((now, prompt, output, output))
+        begin = prompt if parent >= 0 else choose(0, min(prompt, 6))
+        beginnings.append(Beginning(parent, 1, begin, choose(0, 2)))
+        follows = number and choose(0, 5) == 0
+        follow_ups.append((choose(0, number - 1), TICK_NS * choose(0, 9)) if follows else (-1, 0))
+    kind, knobs = scheduler
+    policy = kind, knobs | {"max_num_seqs": choose(1, 5)}
+    num_slots = choose(90, 150)
+    return Example(arrivals, num_slots, 80, allocator, policy, 0, follow_ups, beginnings)
+
+
+@pytest.mark.parametrize("make", [example_of, crowded])
+def test_a_router_sees_the_same_asleep_as_step_by_step(make: Callable[[int], Example]) -> None:
+    num_hits = num_refused = num_queued = 0
+    for seed in range(13_000, 13_250):
+        example, watchers = make(seed), (Watcher(), Watcher())
+        slept, stepped = (
+            run_fleet(example, watcher, 2 + seed % 2, single_step)
+            for watcher, single_step in zip(watchers, (False, True), strict=True)
+        )
+        assert watchers[0].seen == watchers[1].seen, f"seed {seed}: {example}"
+        assert all_of(slept) == all_of(stepped), f"seed {seed}: {example}"
+        num_hits += sum(max(hits) > 0 for _, _, hits in watchers[0].seen)
+        num_refused += int((slept.requests[:, STATUS] == REJECTED).sum())
+        num_queued += sum(replica.recorder.num_queued_iterations for replica in slept.replicas)
+    assert num_hits > 100
+    assert num_refused > 20
+    assert num_queued > 100
 
 
 @every_router
