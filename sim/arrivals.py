@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,22 @@ class FollowUps:
     parent: IntArray
     think_ns: IntArray
     needs_answer: NDArray[np.bool_] | None = None
+
+
+class Source(Protocol):
+    """Where a replica pulls its requests from, and whom it tells that they have ended."""
+
+    next_ns: int
+
+    def pop(self) -> int:
+        """Take the request that arrives at next_ns."""
+
+    @property
+    def has_follow_ups(self) -> bool:
+        """Whether somebody wants to know which requests end."""
+
+    def ended(self, request: int, end_ns: int, has_finished: bool) -> list[int]:
+        """A request has ended. Return those that will never come for it."""
 
 
 class Arrivals:

@@ -31,6 +31,7 @@ SWEEPABLE = (
     "workload",
     "scheduler",
     "cost",
+    "replicas",
     "kv_cache",
     "max_model_len",
     "model",

@@ -12,6 +12,7 @@ from sim.costs.profile import load_profile, shipped
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.hardware import GPUS, MODELS
 from sim.policies import POLICIES
+from sim.routers import ROUTERS
 from sim.schedulers import SCHEDULERS
 from workloads import (
     ARRIVALS,
@@ -30,6 +31,7 @@ def tables() -> dict[str, dict[str, str]]:
         "allocators": ALLOCATORS,
         "schedulers": SCHEDULERS,
         "costs": COST_MODELS,
+        "routers": ROUTERS,
         "workloads": WORKLOADS,
         "arrivals": ARRIVALS,
         "lengths": LENGTH_DISTRIBUTIONS,

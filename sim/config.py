@@ -18,7 +18,7 @@ from sim.allocators import ALLOCATORS, Allocator
 from sim.costs import COST_MODELS, CostModel
 from sim.hardware_keys import read_device, read_model
 from sim.hardware_types import MAX_MODEL_LEN, Model
-from sim.keys import TopKeys
+from sim.keys import ReplicasKeys, TopKeys
 from sim.paths import with_files, with_paths
 from sim.plugins import (
     UNKNOWN_KEY,
@@ -33,6 +33,7 @@ from sim.plugins import (
     validate,
 )
 from sim.pool import PoolKeys, find_pool, served_model
+from sim.routers import ROUTERS, Router
 from sim.schedulers import SCHEDULERS, Scheduler
 from sim.sequence import SequenceTable
 from sim.yaml_nodes import ConfigError, KeyPath
@@ -51,6 +52,9 @@ PLUGINS: dict[str, tuple[Table, type]] = {
     "cost": (COST_MODELS, CostModel),
 }
 
+# beside them, the one that stands in replicas
+TABLES: dict[str, tuple[Table, type]] = {**PLUGINS, "router": (ROUTERS, Router)}
+
 # the PagedAttention paper's setting, for experiments that say nothing of their pool
 DEFAULT_MODEL = "opt-13b"
 DEFAULT_DEVICE = "a100-40gb"
@@ -60,6 +64,7 @@ BUDGET_KEYS = ("gpu_memory_utilization", "activation_bytes", "non_torch_bytes")
 
 # what is meant when the kind is left out
 DEFAULTS = {"scheduler": "fcfs", "cost": "linear"}
+DEFAULT_ROUTER = "round_robin"
 
 MAX_TOKENS_RULES = ("output", "max_model_len", "column")
 
@@ -119,6 +124,7 @@ def resolve_point(
         model = served_model(model, dtypes, top.tensor_parallel_size, misfit)
         hardware = None if reported else {"model": model, "device": device}
     parts = _resolve_parts(data, folder, count, hardware)
+    replicas = _resolve_replicas(top.replicas, folder, count)
     if reported:
         return None
     rest = (top.gpu_memory_utilization, top.activation_bytes, top.non_torch_bytes, top.kv_cache)
@@ -143,9 +149,25 @@ def resolve_point(
         "kv_cache": {"num_slots": num_slots},
         "max_model_len": max_model_len,
         **parts,
+        **({"replicas": replicas} if replicas else {}),
     }
     slo = top.slo.model_dump(exclude_none=True) if top.slo else {}
     return Point(config, slo, tuple(lines), _warnings(model), top)
+
+
+def _resolve_replicas(keys: ReplicasKeys | None, folder: Path, report: Report) -> Config | None:
+    """How many replicas there are, and their router; None without any, or if it is wrong."""
+    if keys is None:
+        return None
+    router = keys.router
+    if router is None or isinstance(router, dict):
+        router = {"kind": DEFAULT_ROUTER, **(router or {})}
+
+    def note(path: KeyPath, sentence: str) -> None:
+        report(("replicas", *path), sentence)
+
+    part = resolve_part("router", router, (folder, None), note)
+    return None if part is None else {"count": keys.count, "router": part}
 
 
 def _warnings(model: Model | None) -> tuple[str, ...]:
@@ -196,11 +218,11 @@ def resolve_part(
             unknown.append(path[1:])
         report(path, sentence)
 
-    part = _with_facts(key, resolve(value, *PLUGINS[key], (key,), note), hardware)
+    part = _with_facts(key, resolve(value, *TABLES[key], (key,), note), hardware)
     if part is not None:
         return part if _can_build(key, part, folder, report) else None
     if unknown:
-        rest = resolve(_without(value, unknown), *PLUGINS[key], (key,), lambda *_: None)
+        rest = resolve(_without(value, unknown), *TABLES[key], (key,), lambda *_: None)
         rest = _with_facts(key, rest, hardware)
         if rest is not None:
             _can_build(key, rest, folder, report)
@@ -216,7 +238,7 @@ def _with_facts(
     """
     if part is None:
         return None
-    sources = getattr(find_class(part["kind"], *PLUGINS[key]), "from_hardware", {})
+    sources = getattr(find_class(part["kind"], *TABLES[key]), "from_hardware", {})
     if sources and hardware is None:
         return None
     facts = {}
@@ -279,7 +301,7 @@ def _sentence(error: BaseException) -> str:
 
 def _report_constructor(key: str, part: Config, message: str, report: Report) -> None:
     """Report a message "parameter: sentence", or several lines of such, at the parameters."""
-    table, base = PLUGINS[key]
+    table, base = TABLES[key]
     known = parameter_names(find_class(part["kind"], table, base))
     sentences = [split_key(line) for line in message.split("\n")]
     if not all(where and where[0] in known for where, _ in sentences):
@@ -295,7 +317,7 @@ def _report_constructor(key: str, part: Config, message: str, report: Report) ->
 
 def build_part(key: str, part: Config, folder: Path) -> Any:
     """Construct a resolved plug-in, whose paths start at folder. Raises ValueError."""
-    table, base = PLUGINS[key]
+    table, base = TABLES[key]
     part = with_files(part, getattr(find_class(part["kind"], table, base), "files", ()), folder)
     if key == "workload":
         part = {name: value for name, value in part.items() if name != "max_tokens"}

@@ -18,7 +18,7 @@ import numpy as np
 import simpy
 
 from sim.allocators.base import Allocator
-from sim.arrivals import FOREVER_NS, Arrivals
+from sim.arrivals import FOREVER_NS, Arrivals, Source
 from sim.batch import COPIED_TOKENS, FIRST_FINISH, SWAPPED_BLOCKS, SWAPPED_TOKENS
 from sim.costs.base import CostModel
 from sim.options import PLAIN, Memory, Observer, Options
@@ -27,6 +27,8 @@ from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
 from sim.sequence import ARRIVAL_NS, FINISH_NS, FINISHED, STATUS, IntArray, SequenceTable
 
 __all__ = ["Memory", "Observer", "Options", "Replica", "Run", "simulate"]
+
+TOO_LONG = "the simulated time passes 146 years"
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Replica:
     """One engine: a scheduler, its memory, and the time its iterations take."""
 
     def __init__(
-        self, env: simpy.Environment, arrivals: Arrivals, scheduler: Scheduler, cost: CostModel
+        self, env: simpy.Environment, arrivals: Source, scheduler: Scheduler, cost: CostModel
     ) -> None:
         self.env = env
         self.arrivals = arrivals
@@ -86,7 +88,7 @@ class Replica:
             if count:
                 end = recorder.boundaries.item(count)
                 if end >= FOREVER_NS:
-                    raise OverflowError("the simulated time passes 146 years")
+                    raise OverflowError(TOO_LONG)
                 yield env.timeout(end - now)
                 self._commit(count)
                 now = end
@@ -144,6 +146,7 @@ class Replica:
         if self.observe is not None:
             self.observe(now_ns, scheduler)
         recorder.boundaries[0] = now_ns
+        recorder.log[0] = self.allocator.recorded
         self._num_scheduled = 1
         if self.single_step:
             return self._plan(1, FOREVER_NS)
@@ -189,8 +192,6 @@ class Replica:
         num_running = scheduler.num_in_service
         num_waiting = scheduler.num_waiting
         scheduled = self._num_scheduled
-        if scheduled:
-            recorder.log[0] = self.allocator.recorded
         if count > scheduled:
             log = recorder.log[scheduled:count]
             self.allocator.append_ahead(self._rows, count - scheduled, log)
@@ -250,13 +251,7 @@ def simulate(
     every iteration, so it turns sleeping off.
     Raises ValueError if the allocator cannot use the pool.
     """
-    sequences = SequenceTable()
-    allocator.bind(memory.num_slots, sequences, memory.max_model_len)
-    if options.content is not None:
-        allocator.bind_content(options.content)
-    if options.branches is not None:
-        scheduler.bind_branches(options.branches)
-    scheduler.bind(requests, sequences, allocator)
+    bind_parts(requests, memory, allocator, scheduler, options)
     arrivals = Arrivals(requests, options.follow_ups)
     start_ns = arrivals.next_ns if len(requests) else 0
     env = simpy.Environment(initial_time=start_ns)
@@ -267,19 +262,38 @@ def simulate(
     replica.copies_kv |= options.branches is not None
     env.process(replica.run())
     env.run()
-    stalled = scheduler.num_waiting > 0
+    reason = stall_reason(scheduler)
     return Run(
         requests=requests,
         recorder=replica.recorder,
         scheduler=scheduler,
         allocator=allocator,
-        status="stalled" if stalled else "finished",
-        reason=_stall_reason(scheduler) if stalled else "",
+        status="stalled" if reason else "finished",
+        reason=reason,
         start_ns=start_ns,
         end_ns=int(env.now),
     )
 
 
-def _stall_reason(scheduler: Scheduler) -> str:
+def bind_parts(
+    requests: IntArray, memory: Memory, allocator: Allocator, scheduler: Scheduler, options: Options
+) -> None:
+    """Give an allocator and a scheduler the pool, a table of sequences, and the requests.
+
+    Raises ValueError if the allocator cannot use the pool.
+    """
+    sequences = SequenceTable()
+    allocator.bind(memory.num_slots, sequences, memory.max_model_len)
+    if options.content is not None:
+        allocator.bind_content(options.content)
+    if options.branches is not None:
+        scheduler.bind_branches(options.branches)
+    scheduler.bind(requests, sequences, allocator)
+
+
+def stall_reason(scheduler: Scheduler) -> str:
+    """Why a simulation has ended with requests that wait; empty if none does."""
     count = scheduler.num_waiting
+    if count == 0:
+        return ""
     return f"{count} requests wait, nothing runs, and no event is left that could admit the first"

@@ -46,6 +46,7 @@ FIGURE_NAMES = (
     "engines",
     "block_size_sharing",
     "steps",
+    "routing",
 )
 BLOCK_FIGURES = {"pool_map", "block_tables"}
 LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
@@ -121,6 +122,8 @@ def resolve_experiment(document: Document, folder: Path) -> Experiment:
     _check_figures(data.get("figures"), axes, errors.add)
     cells = expand(data, axes, folder, errors)
     skip_misfits(cells)
+    for cell in cells:
+        _check_pictures(cell)
     flush(cells, errors)
     errors.raise_if_any()
     changes = [
@@ -184,6 +187,16 @@ def _check_figures(names: Any, axes: Sequence[Axis], report: Report) -> None:
             report(("figures", i), f"{name} needs a sweep of workload.arrivals.rate")
 
 
+def _check_pictures(cell: Cell) -> None:
+    """Figures of blocks are of the one pool there is."""
+    if cell.point is None or "replicas" not in cell.point.config:
+        return
+    names = cell.point.top.figures or []
+    for i, name in enumerate(names):
+        if name in BLOCK_FIGURES:
+            cell.report(("figures", i), f"{name} shows one pool, and replicas have one each")
+
+
 def _experiment(
     data: Config,
     sweep: tuple[list[Cell], list[Axis]],
@@ -198,6 +211,10 @@ def _experiment(
     budgets = dict.fromkeys(_point(cell).budget_lines for cell in cells)
     lines = [*_engine_lines(cells), *itertools.chain.from_iterable(budgets)]
     lines += sampling_lines(axes)
+    fleets = [
+        _point(cell).config["replicas"] for cell in cells if "replicas" in _point(cell).config
+    ]
+    lines += dict.fromkeys(map(_replicas_line, fleets))
     workloads = [_point(cell).config["workload"] for cell in cells]
     unseeded = {config["kind"]: None for config in workloads if not uses_seed(config)}
     if unseeded and len(seeds) > 1:
@@ -313,6 +330,13 @@ def _engine_lines(cells: list[Cell]) -> list[str]:
         overrides = cell.overlay.overrides(cell.entry_path, swept)
         found.setdefault(cell.overlay.lines(), {}).update(dict.fromkeys(overrides))
     return [line for lines, overrides in found.items() for line in (*lines, *overrides)]
+
+
+def _replicas_line(replicas: Config) -> str:
+    """How many replicas share the load, for a reader."""
+    settings = ", ".join(f"{k} {v}" for k, v in replicas["router"].items() if k != "kind")
+    router = replicas["router"]["kind"] + (f": {settings}" if settings else "")
+    return f"replicas      {replicas['count']:,}, each with that pool, behind {router}"
 
 
 def _check_different(cells: list[Cell], errors: Errors) -> None:

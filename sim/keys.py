@@ -11,6 +11,7 @@ from sim.plugins import Strict
 from sim.pool import DType, KvCacheKeys, KvDType, NumGpus
 
 Seconds = Annotated[float, Field(gt=0)]
+MAX_REPLICAS = 10_000
 MAX_REPLAY_BLOCK = 1 << 20  # tokens, far above any engine's block
 
 
@@ -24,6 +25,17 @@ class SloKeys(Strict):
     ttft_s: Seconds | None = None
     tpot_s: Seconds | None = None
     e2e_s: Seconds | None = None
+
+
+class ReplicasKeys(Strict):
+    """Several replicas of the engine behind a router, each with a pool of the given size.
+
+    count is how many there are. router says which of them serves a request (kvsim list routers);
+    round_robin if it is left out.
+    """
+
+    count: Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
+    router: Any = None
 
 
 class TopKeys(Strict):
@@ -48,6 +60,8 @@ class TopKeys(Strict):
     scheduler decides what runs in an iteration (kvsim list schedulers); fcfs if it is left out, and
     there is no engine.
     cost is how long an iteration takes (kvsim list costs); linear if it is left out.
+    replicas are several engines behind a router, {count: 4, router: {kind: least_loaded}}; one
+    without a router if it is left out.
     seeds is how many seeds there are, from 0 on, or a list of them.
     sweep maps dotted keys, such as allocator.block_size, to lists of values: one run for each
     combination; engine may be all, for every preset.
@@ -72,6 +86,7 @@ class TopKeys(Strict):
     allocator: Any
     scheduler: Any = None
     cost: Any = None
+    replicas: ReplicasKeys | None = None
     seeds: Any = 1
     sweep: Any = None
     slo: SloKeys | None = None

@@ -9,6 +9,7 @@ from sim.allocators.declared import declared_prefixes
 from sim.config import build_part
 from sim.engine_presets import REQUIRED
 from sim.plugins import Config, Report
+from sim.routers import Router
 from sim.runspec import load_trace, sequence_content, uses_seed
 from sim.schedulers import Scheduler
 from sim.sequence import SequenceTable
@@ -49,6 +50,8 @@ def meet_trace(cell: Cell, folder: Path, seed: int) -> list[str]:
     _settle_max_tokens(cell, config, trace)
     cell.warnings = _meet_parts(config, trace, cell.report_misfit)
     cell.warnings += _meet_content(config, trace, cell.report_misfit)
+    if "replicas" in config:
+        _meet_router(config, trace, cell.report)
     drawn = f" (seed {seed})" if uses_seed(workload) else ""
     return [
         f"workload      {len(trace):,} requests; {reason}: {count:,}{drawn}"
@@ -106,6 +109,22 @@ def _meet_content(config: Config, trace: Trace, report: Report) -> list[str]:
     if declared_prefixes(content, num_tokens):
         return []
     return [f"shared_prefix_tokens: no two prompts have the same first {num_tokens} tokens"]
+
+
+def _meet_router(config: Config, trace: Trace, report: Report) -> None:
+    """Check that trace and memory have what the router decides by."""
+    part = config["replicas"]["router"]
+    router: Router = build_part("router", part, Path())
+    allocator: Allocator = build_part("allocator", config["allocator"], Path())
+    where = ("replicas", "router")
+    missing = router.needs - trace.provides
+    if missing:
+        provided = ", ".join(sorted(trace.provides)) or "nothing"
+        lacks = f"{part['kind']} needs {', '.join(sorted(missing))} of the trace"
+        report(where, f"{lacks}; {trace.source} provides {provided}")
+    if router.reads_prefixes and not allocator.caches_prefixes:
+        kind = config["allocator"]["kind"]
+        report(where, f"{part['kind']} asks replicas for prefixes, which {kind} does not cache")
 
 
 def _meet_parts(config: Config, trace: Trace, report: Report) -> list[str]:

@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 
 from sim.allocators.terms import TERM_NAMES
 from sim.engine import Run
+from sim.facts import Facts, facts_of, reasons_of, replica_facts, timeline_of
+from sim.fleet import FleetRun
 from sim.gaps import GAP_BITS, GAP_COUNT, GAP_FIRST, GAP_SUM_NS, GAP_SUM_S
 from sim.sequence import (
     ARRIVAL_NS,
@@ -79,21 +81,32 @@ COUNTERS = (
 )
 
 
-def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None = None) -> Row:
+def summarize(
+    run: Run | FleetRun, slo: Mapping[str, float], kv_bytes_per_token: int | None = None
+) -> Row:
     """The summary row of a run. slo maps ttft_s, tpot_s and e2e_s to their limits.
 
-    Without kv_bytes_per_token nothing is said in bytes.
+    Of replicas, counts and numbers of requests are sums, fractions weighted by slots and time, and
+    what is queued is over the time in which a replica's own requests wait. Without
+    kv_bytes_per_token nothing is said in bytes.
     """
-    requests = run.requests
+    return summary_of(facts_of(run), slo, kv_bytes_per_token)
+
+
+def summary_of(
+    facts: Facts, slo: Mapping[str, float], kv_bytes_per_token: int | None = None
+) -> Row:
+    """The summary row of facts."""
+    requests = facts.requests
     status = requests[:, STATUS]
     done = requests[status == FINISHED]
-    makespan_s = (run.end_ns - run.start_ns) / NS_PER_S
+    makespan_s = (facts.end_ns - facts.start_ns) / NS_PER_S
     latencies = request_latencies(done)
-    row: Row = {"status": run.status, "reason": run.reason}
-    row |= memory_metrics(run)
+    row: Row = {"status": facts.status, "reason": facts.reason}
+    row |= memory_metrics(facts)
     row |= {
-        "num_slots": run.allocator.num_slots,
-        "num_blocks": run.allocator.num_blocks,
+        "num_slots": facts.num_slots,
+        "num_blocks": facts.num_blocks,
         "num_requests": len(requests),
         "num_finished": len(done),
         "num_rejected": int((status == REJECTED).sum()),
@@ -102,15 +115,15 @@ def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None
         "num_truncated": int(((requests[:, CUT] == BY_MAX_MODEL_LEN) & (status != REJECTED)).sum()),
         "num_max_tokens_cuts": int((requests[:, CUT] == BY_MAX_TOKENS).sum()),
         "num_preemptions": int(requests[:, NUM_PREEMPTIONS].sum()),
-        **_counters(run, kv_bytes_per_token),
-        "num_iterations": run.recorder.num_iterations,
+        **_counters(facts, kv_bytes_per_token),
+        "num_iterations": facts.num_iterations,
         "makespan_s": makespan_s,
         "throughput_req_s": _rate(len(done), makespan_s),
-        "output_tokens_s": _rate(_generated(run), makespan_s),
+        "output_tokens_s": _rate(facts.num_output_tokens, makespan_s),
     }
     for name in ("ttft_s", "tpot_s"):
         row |= spread(name, latencies[name])
-    row |= histogram_spread("itl_s", run.scheduler.gaps, PERCENTILES, NS_PER_S)
+    row |= histogram_spread("itl_s", facts.gaps, PERCENTILES, NS_PER_S)
     row |= spread("e2e_s", latencies["e2e_s"])
     normalized = latencies["e2e_s"] / done[:, NUM_GENERATED] if len(done) else np.empty(0)
     row["normalized_latency_s_mean"] = _mean(normalized)
@@ -118,29 +131,21 @@ def summarize(run: Run, slo: Mapping[str, float], kv_bytes_per_token: int | None
     return row
 
 
-def _counters(run: Run, kv_bytes_per_token: int | None) -> Row:
+def _counters(facts: Facts, kv_bytes_per_token: int | None) -> Row:
     """What allocator and scheduler have counted, and what follows from it."""
-    counts = {**run.allocator.counters(), **run.scheduler.counters()}
+    counts = facts.counters
     row: Row = {name: counts.get(name) for name in COUNTERS}
     searches, inspected = counts.get("num_placements", 0), counts.get("num_holes_inspected", 0)
     row["holes_per_search_mean"] = inspected / searches if searches else None
-    moved, num_slots = run.allocator.num_swapped_blocks()
-    swapped = moved * num_slots if run.allocator.can_swap else None
-    tokens = {"copied_bytes": counts.get("num_copied_tokens"), "swapped_bytes": swapped}
-    for name, count in tokens.items():
+    copied = counts.get("num_copied_tokens")
+    for name, count in {"copied_bytes": copied, "swapped_bytes": facts.swapped_slots}.items():
         row[name] = None
         if count is not None and kv_bytes_per_token is not None:
             row[name] = count * kv_bytes_per_token
-    row["swap_time_s"] = run.recorder.swap_s if run.allocator.can_swap else None
+    row["swap_time_s"] = facts.swap_s
     queried = counts.get("num_queried_tokens", 0)
     row["hit_rate"] = counts["num_hit_tokens"] / queried if queried else None
-    distances = run.allocator.reuse_distances()
-    return row | histogram_spread("reuse_distance_blocks", distances, (50, 90))
-
-
-def _generated(run: Run) -> int:
-    """Output tokens of all sequences: samples and beams of a request are as long as it."""
-    return int((run.requests[:, NUM_GENERATED] * run.scheduler.widths()).sum())
+    return row | histogram_spread("reuse_distance_blocks", facts.reuse_distances, (50, 90))
 
 
 def request_latencies(done: IntArray) -> dict[str, Floats]:
@@ -194,14 +199,11 @@ def cell_middle(cell: int) -> float:
     return low + ((1 << shift) - 1) / 2
 
 
-def memory_metrics(run: Run) -> Row:
+def memory_metrics(facts: Facts) -> Row:
     """Where the slots were, and how many sequences ran: over the run, and while queued."""
-    recorder = run.recorder
-    timeline = recorder.timeline()
+    timeline, queued = facts.timeline, facts.queued
     totals = {name: sum(timeline[name]) for name in timeline}
-    queued = recorder.queued_integrals()
-    time_ns = run.end_ns - run.start_ns
-    measured_ns = run.end_ns - recorder.measured_from_ns
+    time_ns, measured_ns = facts.end_ns - facts.start_ns, facts.measured_ns
     row: Row = {}
     for suffix, integrals in (("", totals), ("_queued", queued)):
         pool = sum(integrals[name] for name in TERM_NAMES)
@@ -210,11 +212,11 @@ def memory_metrics(run: Run) -> Row:
         tables, held = integrals["table_blocks"], integrals["held_blocks"]
         row[f"shared_blocks_saved_frac{suffix}"] = (tables - held) / tables if tables else None
     row["queued_time_frac"] = queued["queued"] / measured_ns if measured_ns else None
-    row["num_queued_iterations"] = recorder.num_queued_iterations
+    row["num_queued_iterations"] = facts.num_queued_iterations
     row["num_running_mean"] = totals["num_running"] / time_ns if time_ns else None
     running_queued = queued["num_running"] / queued["queued"] if queued["queued"] else None
     row["num_running_mean_queued"] = running_queued
-    row["num_running_max"] = recorder.num_running_max
+    row["num_running_max"] = facts.num_running_max
     row["num_waiting_mean"] = totals["num_waiting"] / time_ns if time_ns else None
     row["admission_capacity"] = running_queued
     row["token_states_frac_batch_sd"] = batch_sd(
@@ -260,14 +262,25 @@ def _rate(count: int, seconds: float) -> float | None:
     return count / seconds if seconds > 0 else None
 
 
-def timeline_table(run: Run) -> pd.DataFrame:
+def replicas_table(
+    run: FleetRun, slo: Mapping[str, float], kv_bytes_per_token: int | None = None
+) -> pd.DataFrame:
+    """One row a replica: what summarize says of its own requests, memory and iterations."""
+    rows = [
+        {"replica": number, **summary_of(facts, slo, kv_bytes_per_token)}
+        for number, facts in replica_facts(run)
+    ]
+    return pd.DataFrame(rows)
+
+
+def timeline_table(run: Run | FleetRun) -> pd.DataFrame:
     """Averages over equal buckets of time, from the first arrival on.
 
     start_s and width_s are seconds, the six terms slots, num_running and num_waiting sequences,
     queued_frac the share of the bucket in which a request waited for memory or max_num_seqs.
     The last bucket ends with the run.
     """
-    timeline = run.recorder.timeline()
+    timeline = timeline_of(run)
     starts = timeline.pop("start_ns")
     widths = timeline.pop("width_ns")
     widths = [min(w, run.end_ns - s) for s, w in zip(starts, widths, strict=True)]
@@ -278,8 +291,11 @@ def timeline_table(run: Run) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def requests_table(run: Run) -> pd.DataFrame:
-    """One row a request. Times are seconds from the trace's time zero, NaN if they never came."""
+def requests_table(run: Run | FleetRun) -> pd.DataFrame:
+    """One row a request. Times are seconds from the trace's time zero, NaN if they never came.
+
+    With replicas, `replica` is the number of the one it was sent to, -1 if it never arrived.
+    """
     requests = run.requests
     status = requests[:, STATUS]
     table: dict[str, object] = {
@@ -299,7 +315,9 @@ def requests_table(run: Run) -> pd.DataFrame:
     table["num_preemptions"] = requests[:, NUM_PREEMPTIONS]
     table["status"] = pd.Categorical(np.array(STATUS_NAMES, object)[status])
     reasons = np.full(len(requests), "", object)
-    for request, reason in run.scheduler.reasons.items():
+    for request, reason in reasons_of(run).items():
         reasons[request] = reason
     table["reason"] = pd.Categorical(reasons)
+    if isinstance(run, FleetRun):
+        table["replica"] = run.replica_of
     return pd.DataFrame(table)

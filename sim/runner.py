@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
 from sim.experiment import Experiment, RunSpec
+from sim.fleet import FleetRun, Parts, simulate_fleet
 from sim.jit import source_digest
 from sim.progress import OnDone
 from sim.replays import ReplaySpec
@@ -123,8 +125,10 @@ def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str,
             return row
     is_logged = memory.num_slots <= MAX_SLOTS and spec.records_blocks
     log = BlockLog(allocator) if is_logged else None
+    router = spec.build_router()
+    replicas = [Parts(allocator, scheduler, cost), *(spec.build_others() if router else [])]
     if options.check:
-        allocator = CheckedAllocator(allocator)
+        replicas = [part._replace(allocator=CheckedAllocator(part.allocator)) for part in replicas]
     results.open_run(folder)
     started = time.perf_counter()
     how = Options(
@@ -135,12 +139,19 @@ def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str,
         branches(trace, spec.seed),
         log and log.ended,
     )
-    run = simulate(requests, memory, allocator, scheduler, cost, how)
+    run: Run | FleetRun
+    if router is None:
+        run = simulate(requests, memory, *replicas[0], how)
+    else:
+        run = simulate_fleet(requests, memory, replicas, router, trace.session, how)
     wall_s = time.perf_counter() - started
     summary = metrics.summarize(run, spec.slo, spec.config["kv_bytes_per_token"])
     source = f"{cost.kind}: {cost.source}"
-    row = _row(spec, {**summary, **_extrapolated(cost), "times_from": source})
+    costs = [part.cost for part in replicas]
+    more = {**_extrapolated(costs), "times_from": source, **_replicas(spec)}
+    row = _row(spec, {**summary, **more})
     _write(folder, run, row, log)
+    _write_replicas(folder, run, spec)
     facts = {
         "key": key,
         "run": spec.run_id,
@@ -181,11 +192,25 @@ def _row(spec: RunSpec, summary: metrics.Row) -> dict[str, Any]:
     return {**_begin(spec), "status": summary["status"], **spec.cells, **summary}
 
 
-def _extrapolated(cost: CostModel) -> metrics.Row:
-    """How many iterations were outside of the sizes that a cost model's times were measured at."""
-    if not cost.counts_extrapolation:
+def _replicas(spec: RunSpec) -> metrics.Row:
+    """How many replicas a run has, and their router; nothing without replicas."""
+    replicas = spec.config.get("replicas")
+    if replicas is None:
         return {}
-    counts = {what: count for what, count in cost.extrapolated().items() if count}
+    return {"num_replicas": replicas["count"], "router": replicas["router"]["kind"]}
+
+
+def _extrapolated(costs: Sequence[CostModel]) -> metrics.Row:
+    """How many iterations were outside of the sizes that a cost model's times were measured at.
+
+    Of replicas, all together.
+    """
+    if not costs[0].counts_extrapolation:
+        return {}
+    counts: Counter[str] = Counter()
+    for cost in costs:
+        counts.update(cost.extrapolated())
+    counts = +counts
     return {
         "num_extrapolated_iterations": sum(counts.values()),
         "extrapolated": ", ".join(f"{what} {count:,}" for what, count in counts.items()),
@@ -201,12 +226,22 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
 
 
-def _write(folder: Path, run: Run, row: dict[str, Any], log: BlockLog | None) -> None:
+def _write(folder: Path, run: Run | FleetRun, row: dict[str, Any], log: BlockLog | None) -> None:
     results.write_table(folder / "requests.parquet", metrics.requests_table(run))
     results.write_table(folder / "timeline.parquet", metrics.timeline_table(run))
     if log is not None:
         results.write_table(folder / "blocks.parquet", log.table())
     results.write_json(folder / "summary.json", row)
+
+
+def _write_replicas(folder: Path, run: Run | FleetRun, spec: RunSpec) -> None:
+    """A row for each replica; no such file, were it an older run's, without replicas."""
+    path = folder / "replicas.csv"
+    if isinstance(run, FleetRun):
+        table = metrics.replicas_table(run, spec.slo, spec.config["kv_bytes_per_token"])
+        results.write_table(path, table)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def environment() -> dict[str, Any]:

@@ -15,11 +15,13 @@ import numpy as np
 from sim.allocators import Allocator
 from sim.arrivals import FollowUps
 from sim.branching import Branches, WorkloadBranches
-from sim.config import PLUGINS, build_part
+from sim.config import PLUGINS, TABLES, build_part
 from sim.costs import CostModel
 from sim.engine import Memory
+from sim.fleet import Parts
 from sim.paths import with_files
 from sim.plugins import Config, find_class, nested_tables
+from sim.routers import Router
 from sim.schedulers import Scheduler
 from sim.sequence import PRIORITY, IntArray, Limits, new_requests
 from workloads.sequences import SequenceContent
@@ -47,11 +49,28 @@ class RunSpec:
     num_requests: int = 0
 
     def build(self) -> tuple[Trace, IntArray, Memory, Allocator, Scheduler, CostModel]:
-        """The parts of the run, ready for sim.engine.simulate.
+        """The parts of the run, ready for sim.engine.simulate; of replicas, those of the first.
 
         Raises TraceError if the trace cannot be read, which only a change of its file, or
         another seed, can cause.
         """
+        trace, requests, memory = self._load()
+        parts = self._parts()
+        return trace, requests, memory, parts.allocator, parts.scheduler, parts.cost
+
+    def build_router(self) -> Router | None:
+        """What requests go through before one of several replicas; None without replicas."""
+        if "replicas" not in self.config:
+            return None
+        router: Router = build_part("router", self.config["replicas"]["router"], Path(self.folder))
+        return router
+
+    def build_others(self) -> list[Parts]:
+        """The parts of all replicas but the first."""
+        return [self._parts() for _ in range(1, self.config["replicas"]["count"])]
+
+    def _load(self) -> tuple[Trace, IntArray, Memory]:
+        """The trace, its requests and the pool of each replica."""
         config, folder = self.config, Path(self.folder)
         trace = load_trace(config["workload"], folder, self.seed)
         memory = Memory(config["kv_cache"]["num_slots"], config["max_model_len"])
@@ -62,10 +81,15 @@ class RunSpec:
         requests = new_requests(trace.arrival_ns, trace.prompt_tokens, trace.output_tokens, limits)
         if trace.priority is not None:
             requests[:, PRIORITY] = trace.priority
+        return trace, requests, memory
+
+    def _parts(self) -> Parts:
+        """The parts of one replica."""
+        config, folder = self.config, Path(self.folder)
         allocator: Allocator = build_part("allocator", config["allocator"], folder)
         scheduler: Scheduler = build_part("scheduler", config["scheduler"], folder)
         cost: CostModel = build_part("cost", config["cost"], folder)
-        return trace, requests, memory, allocator, scheduler, cost
+        return Parts(allocator, scheduler, cost)
 
     def key(self, source_hash: str, trace_digest: str) -> str:
         """A hash of all that the run's files depend on: hex, 32 characters."""
@@ -87,8 +111,11 @@ def plugin_digests(config: Config, folder: Path) -> dict[str, str]:
     that a cost model reads.
     """
     digests = {}
-    for key, (table, base) in PLUGINS.items():
-        kind = config[key]["kind"]
+    kinds = {key: config[key]["kind"] for key in PLUGINS}
+    if "replicas" in config:
+        kinds["router"] = config["replicas"]["router"]["kind"]
+    for key, kind in kinds.items():
+        table, base = TABLES[key]
         if kind not in table:
             source = inspect.getsourcefile(find_class(kind, table, base))
             code = Path(source).read_bytes() if source else kind.encode()

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sim.axes import ALL, LIST, SWEEPABLE, ZIP
-from sim.config import DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS
+from sim.config import DEFAULT_ROUTER, DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS, TABLES
 from sim.engine_presets import ENGINES, PARTS
 from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
 from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
@@ -137,6 +137,10 @@ def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
     """The keys whose annotation says nothing, because they are looked into separately."""
     for key, (table, base) in PLUGINS.items():
         definitions.add_table(key, table, base, DEFAULTS.get(key))
+    definitions.add_table("router", *TABLES["router"], DEFAULT_ROUTER)
+    replicas = definitions.schemas["ReplicasKeys"]
+    about = {"description": replicas["properties"]["router"]["description"]}
+    replicas["properties"]["router"] = _any_of(_ref("router"), NULL) | about
     one = _any_of(_ref("allocator"), NULL)  # null is what the engine sets
     seed = {"type": "integer", "minimum": 0, "maximum": MAX_SEED}
     seeds = {"type": "array", "items": seed, "minItems": 1, "maxItems": MAX_SEEDS}

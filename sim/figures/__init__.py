@@ -17,6 +17,7 @@ from sim.figures.forces import draw_block_size_forces
 from sim.figures.latency import draw_latency_vs_rate
 from sim.figures.policies import draw_prefix_policies
 from sim.figures.pool_map import draw_pool_map
+from sim.figures.routing import draw_routing
 from sim.figures.running import draw_requests
 from sim.figures.sharing import draw_block_size_sharing
 from sim.figures.steps import draw_steps
@@ -44,6 +45,7 @@ FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "engines": draw_engines,
     "block_size_sharing": draw_block_size_sharing,
     "steps": draw_steps,
+    "routing": draw_routing,
 }
 
 # neither dates nor versions: the same bytes on every drawing

@@ -71,6 +71,25 @@ def test_policies_find_what_is_committed(tmp_path: Path) -> None:
     assert_committed(found, "prefix_policies")
 
 
+@NEEDS_MOONCAKE
+def test_a_router_finds_what_is_committed(tmp_path: Path) -> None:
+    replicas = "{count: 10, router: {kind: prefix_aware}}"
+    sweep = f"sweep={{replicas: [{replicas}], kv_cache.num_slots: [3000000]}}"
+    found = made("mooncake_routing", tmp_path, sweep)
+    assert len(found) == 1
+    assert_committed(found, "mooncake_routing")
+
+
+def test_a_router_that_asks_ten_caches_finds_nearly_what_one_cache_does() -> None:
+    table = committed("mooncake_routing").set_index(["num_replicas", "router", "num_slots"])
+    one = table.loc[(1, "round_robin", 30_000_000), "hit_rate"]
+    turns, asks = (
+        table.loc[(10, r, 30_000_000), "hit_rate"] for r in ("round_robin", "prefix_aware")
+    )
+    assert one / turns > 3
+    assert 0.95 * one < asks < one
+
+
 def test_every_engine_has_a_row_in_which_requests_wait_for_memory() -> None:
     table = committed("engine_zoo")
     assert set(table["engine"]) == set(ENGINES)

@@ -15,9 +15,10 @@ PACKAGES = ("sim", "workloads", "kernels")
 LAYERS = (
     ("sim.cli",),
     ("sim.experiment",),
+    ("sim.fleet",),
     ("sim.engine",),
     ("sim.schedulers",),
-    ("sim.allocators", "sim.costs", "sim.recorder"),
+    ("sim.allocators", "sim.costs", "sim.recorder", "sim.routers"),
     ("sim.sequence",),
     ("sim.jit",),
 )
@@ -141,9 +142,9 @@ def test_sim_and_workloads_never_import_what_needs_a_gpu(package: str) -> None:
     assert {name for name in importers(package) if not is_within(name, "kernels")} == set()
 
 
-def test_simpy_is_known_to_the_engine_alone() -> None:
+def test_simpy_is_known_to_the_engine_and_to_fleets_of_it_alone() -> None:
     """A benchmark may time the bare library beside it."""
-    assert importers("simpy") - {"sim.bench"} == {"sim.engine"}
+    assert importers("simpy") - {"sim.bench"} == {"sim.engine", "sim.fleet"}
 
 
 def test_there_is_no_import_cycle() -> None:

@@ -11,6 +11,7 @@ from figure_data import (
     for_figure,
     make_results,
     policy_rows,
+    routing_rows,
     sharing_rows,
     summary_row,
     sweep_rows,
@@ -145,6 +146,16 @@ def test_hits_lost_are_counted_from_the_smallest_blocks() -> None:
     assert list(internal.lines[0].get_xdata()) == [1, 8, 16, 32]
     assert list(against.lines[0].get_xdata()) == list(lost.lines[0].get_ydata())
     assert list(against.lines[0].get_ydata()) == list(internal.lines[0].get_ydata())
+
+
+def test_routers_are_lines_against_the_memory_of_all_replicas() -> None:
+    drawing = FIGURES["routing"](make_results(routing_rows()))
+    hits, waits = drawing.figure.axes
+    labels = ["one replica", "4 replicas, round_robin", "4 replicas, prefix_aware"]
+    assert drawing.points["label"].unique().tolist() == labels
+    assert [list(line.get_xdata()) for line in hits.lines] == [[100, 1000], *[[400, 4000]] * 2]
+    assert list(hits.lines[2].get_ydata()) == pytest.approx([0.3, 0.4])
+    assert list(waits.lines[2].get_ydata()) == pytest.approx([0.1 / 0.3, 0.1 / 0.4])
 
 
 def test_policies_are_lines_and_a_trace_that_was_not_there_is_said() -> None:

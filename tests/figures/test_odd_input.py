@@ -32,6 +32,7 @@ def varied(name: str, rows: list[dict]) -> list[dict]:
             "hit_rate": 0.5,
         },
         "steps": lambda i, row: {"allocator": "contiguous", "num_running_mean_queued": 3.0},
+        "routing": lambda i, row: {"num_replicas": 2, "router": "round_robin", "hit_rate": 0.5},
     }
     return [row | more.get(name, lambda *_: {})(i, row) for i, row in enumerate(rows)]
 
@@ -62,6 +63,7 @@ def test_two_hundred_runs_are_cut_and_the_figure_says_so(name: str, tmp_path: Pa
         "engines": "The first 30 of 200 rows",
         "prefix_policies": "The first 12 of 200 traces",
         "steps": "The first 6 of 200 workloads",
+        "routing": "The first 12 of 200 lines",
     }
     assert said[name] in note
 
@@ -107,6 +109,7 @@ NEEDS = {
     "block_size_sharing": r"needs a sweep of allocator\.block_size",
     "engines": "needs a sweep of engine",
     "prefix_policies": "needs an experiment with policies",
+    "routing": "needs an experiment with replicas",
 }
 
 

@@ -123,11 +123,25 @@ def queued_rows(rows: list[dict]) -> list[dict]:
     return [row | {"num_running_mean_queued": 12.5} for row in rows]
 
 
+def routing_rows(rows: list[dict] | None = None) -> list[dict]:
+    """One replica, and four behind each of two routers, in two sizes of memory."""
+    found = []
+    for count, router in ((1, "round_robin"), (4, "round_robin"), (4, "prefix_aware")):
+        for size in (100, 1000):
+            cells = {"kv_cache.num_slots": size, "replicas.count": count}
+            row = summary_row(f"{count} {router} {size}", "prefix", **cells)
+            rate = 0.1 + 0.1 * (size == 1000) + 0.2 * (router == "prefix_aware")
+            row |= {"num_slots": count * size, "hit_rate": rate, "ttft_s_mean": 0.1 / rate}
+            found.append(row | {"num_replicas": count, "router": router})
+    return found
+
+
 OTHER_ROWS = {
     "engines": engine_rows,
     "block_size_sharing": sharing_rows,
     "prefix_policies": policy_rows,
     "steps": queued_rows,
+    "routing": routing_rows,
 }
 
 

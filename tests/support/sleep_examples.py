@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.allocators import ALLOCATORS
+from sim.allocators import ALLOCATORS, Allocator
 from sim.allocators.declared import declared_prefixes
 from sim.allocators.tree_policies import EVICTION_POLICIES
 from sim.arrivals import FollowUps
@@ -19,7 +19,7 @@ from sim.branching import WorkloadBranches
 from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
 from sim.engine import Memory, Options, Run, simulate
-from sim.schedulers import SCHEDULERS
+from sim.schedulers import SCHEDULERS, Scheduler
 from sim.schedulers.sglang_orders import POLICIES
 from sim.sequence import PRIORITY, IntArray, Limits, new_requests
 from sim.testing import visible_state
@@ -270,13 +270,11 @@ def fit_prefixes(example: Example) -> Example:
     return example._replace(allocator=(kind, {**parameters, "shared_prefix_tokens": 0}))
 
 
-def run_example(example: Example, single_step: bool) -> Run:
+def requests_and_options(example: Example, single_step: bool) -> tuple[IntArray, Options]:
+    """The requests of an example, and how they are run."""
     columns = np.array(example.arrivals, np.int64).T
     requests = new_requests(*columns[:3], Limits(example.max_model_len, columns[3]))
     requests[:, PRIORITY] = [beginning.priority for beginning in example.beginnings] or 0
-    costs = [Constant(2e-9 * TICK_NS), Linear(7e-7, 9e-8, 3e-9, 2.5e-9), Plain()]
-    kind, parameters = example.allocator
-    policy, settings_ = example.scheduler
     turns = np.array(example.follow_ups, np.int64).reshape(-1, 2).T
     follow_ups = FollowUps(*turns) if example.follow_ups else None
     widths = np.array(example.widths, np.int64).reshape(-1, 2).T
@@ -287,14 +285,21 @@ def run_example(example: Example, single_step: bool) -> Run:
         content=content_of(example),
         branches=branches,
     )
-    return simulate(
-        requests,
-        Memory(example.num_slots, example.max_model_len),
-        ALLOCATORS[kind](**parameters),
-        SCHEDULERS[policy](**settings_),
-        costs[example.cost],
-        how,
-    )
+    return requests, how
+
+
+def parts_of(example: Example) -> tuple[Allocator, Scheduler, CostModel]:
+    """The parts of an example's engine, new."""
+    costs = [Constant(2e-9 * TICK_NS), Linear(7e-7, 9e-8, 3e-9, 2.5e-9), Plain()]
+    kind, parameters = example.allocator
+    policy, settings_ = example.scheduler
+    return ALLOCATORS[kind](**parameters), SCHEDULERS[policy](**settings_), costs[example.cost]
+
+
+def run_example(example: Example, single_step: bool) -> Run:
+    requests, how = requests_and_options(example, single_step)
+    memory = Memory(example.num_slots, example.max_model_len)
+    return simulate(requests, memory, *parts_of(example), how)
 
 
 def left_behind(run: Run) -> dict[str, Any]:

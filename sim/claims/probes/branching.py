@@ -17,6 +17,7 @@ from sim.branching import Branches, WorkloadBranches
 from sim.claims.probes.results import Seeds
 from sim.costs.linear import Constant
 from sim.engine import Memory, Options, Run, simulate
+from sim.facts import facts_of
 from sim.metrics import memory_metrics
 from sim.schedulers.vllm_v0 import VllmV0
 from sim.sequence import (
@@ -154,7 +155,7 @@ def prompt_share_percent(dataset: str, num_requests: int = 2000, num_seeds: int 
         run = _run(_trace(dataset, num_requests, seed), None)
         stays_ns = run.requests[:, FINISH_NS] - run.requests[:, FIRST_SCHEDULED_NS]
         prompts = float((run.requests[:, PROMPT_TOKENS] * stays_ns).sum())
-        frac = memory_metrics(run)["token_states_frac"]
+        frac = memory_metrics(facts_of(run))["token_states_frac"]
         assert isinstance(frac, float)
         return 100 * prompts / (frac * NUM_SLOTS * (run.end_ns - run.start_ns))
 
@@ -177,7 +178,7 @@ def _run(trace: Trace, branches: Branches | None, outputs: IntArray | None = Non
 
 def _spared_percent(run: Run) -> float:
     """Fig. 15's measure of a run. Raises ValueError if nothing was ever held."""
-    frac = memory_metrics(run)["shared_blocks_saved_frac"]
+    frac = memory_metrics(facts_of(run))["shared_blocks_saved_frac"]
     if not isinstance(frac, float):
         raise ValueError("nothing was held")
     return 100 * frac
