@@ -29,8 +29,8 @@ SWEEP_ERRORS = {
     "x.yaml:9: sweep.max_model_len: has a value twice": "sweep: {max_model_len: [8, 8]}\n",
     "x.yaml:9: sweep.seeds: cannot be swept; accepted: engine, allocator, workload, scheduler, "
     "cost, replicas, kv_cache, max_model_len, model, device, gpu_memory_utilization, "
-    "activation_bytes, non_torch_bytes, tensor_parallel_size, dtype, kv_cache_dtype, slo, zip, list, random, "
-    "latin_hypercube": ("sweep: {seeds: [1, 2]}\n"),
+    "activation_bytes, non_torch_bytes, tensor_parallel_size, dtype, kv_cache_dtype, slo, zip, "
+    "list, random, latin_hypercube": ("sweep: {seeds: [1, 2]}\n"),
     "x.yaml:9: sweep.allocator.kind: cannot be swept; accepted: a list of allocators": (
         "sweep: {allocator.kind: [paged]}\n"
     ),
