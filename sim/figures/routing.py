@@ -51,6 +51,8 @@ def draw_routing(results: Results) -> Drawing:
     style.legend(body, list(handles.values()), labels, style.legend_columns(labels))
     style.head(figure, results.name, "hit rate and time to first token, by router")
     notes = [NOTE]
+    if points["num_seeds"].max() > 1:
+        notes.append("Means over seeds; error bars: standard deviation.")
     if len(found) > MAX_LINES:
         notes.append(f"The first {MAX_LINES} of {len(found)} lines.")
     style.foot(figure, results.cost_source, notes)
@@ -81,16 +83,19 @@ def _points(group: Group) -> pd.DataFrame:
     rows = []
     for size in sorted(sizes.dropna().unique()):
         at = group.runs[sizes == size]
-        means = {metric: mean_sd(numbers(at, metric))[0] for metric in METRICS}
-        rows.append({"label": group.label, "num_slots": size, **means, "num_seeds": len(at)})
+        row: dict[str, object] = {"label": group.label, "num_slots": size}
+        for metric in METRICS:
+            mean, spread, count = mean_sd(numbers(at, metric))
+            row |= {metric: mean, f"{metric}_sd": spread, "num_seeds": count}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _line(axes: Axes, line: int, points: pd.DataFrame, metric: str) -> Artist:
-    (drawn,) = axes.plot(
-        points["num_slots"].to_numpy(),
-        points[metric].to_numpy(float),
-        color=style.color_of(line),
-        marker=style.MARKERS[line % len(style.MARKERS)],
-    )
+    x, y = points["num_slots"].to_numpy(), points[metric].to_numpy(float)
+    color, marker = style.color_of(line), style.MARKERS[line % len(style.MARKERS)]
+    (drawn,) = axes.plot(x, y, color=color, marker=marker)
+    if points["num_seeds"].max() > 1:
+        spread = points[f"{metric}_sd"].fillna(0).to_numpy(float)
+        axes.errorbar(x, y, yerr=spread, fmt="none", ecolor=color)
     return drawn

@@ -222,7 +222,7 @@ class CountsQuestions(Paged):
         return super().never_finishes(requests)
 
 
-@pytest.mark.parametrize("policy", sorted(SCHEDULERS.keys() - {"sglang"}))
+@pytest.mark.parametrize("policy", sorted(SCHEDULERS.keys() - {"sglang", "mini_sglang"}))
 def test_memory_is_not_asked_about_all_requests_for_each_that_is_refused(policy: str) -> None:
     """Or the time of a run would grow with the square of its requests."""
     asked = []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from figure_data import engine_rows, footer, for_figure, make_results, sweep_rows
+from figure_data import footer, for_figure, make_results, sweep_rows
 from sim.figures import FIGURES
 from sim.figures.base import Drawing
 
@@ -29,8 +29,9 @@ def rows_of(name: str, seeds: int) -> list[dict]:
     """Rows of so many seeds that differ in all that a figure may show."""
     sizes = (16,) if name == "steps" else (1, 8, 16, 32)
     rows = for_figure(name, sweep_rows(sizes, seeds))
-    if name == "engines":
-        rows = [row | {"seed": seed} for seed in range(seeds) for row in engine_rows()]
+    if name in {"engines", "routing"}:
+        once = for_figure(name, [])
+        rows = [row | {"seed": seed} for seed in range(seeds) for row in once]
     found = []
     for made in rows:
         row = dict.fromkeys(FIRST if name == "engines" else ()) | made

@@ -43,6 +43,16 @@ EXAMPLES = {
     "filter": {"workload": INLINE},
     "mix": {"workloads": [INLINE, INLINE]},
     "repeat": {"workload": INLINE, "copies": 2, "shift_s": 5},
+    "stretch": {
+        "workload": {
+            "kind": "inline",
+            "requests": [
+                {"arrival_s": second, "prompt_tokens": 1, "output_tokens": 1}
+                for second in (0, 1, 3)
+            ],
+        },
+        "rate": 2.0,
+    },
     **{name: {"path": file, **OPTIONS.get(name, {})} for name, (file, _) in EXAMPLE_FILES.items()},
     "file": {"path": EXAMPLE_FILES["azure"][0]},
     "trace": {"name": "azure-conv-2023"},
