@@ -38,6 +38,13 @@ BATCH = 4  # until it has ended
 PACE = 5  # until others have decoded for a while, or more requests wait
 
 
+def check_counts(**values: int | None) -> None:
+    """Refuse limits below 1; None is no limit. Raises ValueError "name: …"."""
+    for name, value in values.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name}: must be at least 1, got {value}")
+
+
 class Scheduler(ABC):
     """Base of all schedulers.
 

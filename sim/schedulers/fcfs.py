@@ -26,6 +26,7 @@ from sim.schedulers.base import (
     NOTHING,
     TOKEN_BUDGET,
     Scheduler,
+    check_counts,
 )
 from sim.sequence import (
     NUM_COMPUTED,
@@ -56,12 +57,7 @@ class Fcfs(Scheduler):
         max_num_batched_tokens: int | None = None,
         enable_chunked_prefill: bool = False,
     ) -> None:
-        if max_num_seqs < 1:
-            raise ValueError(f"max_num_seqs: must be at least 1, got {max_num_seqs}")
-        if max_num_batched_tokens is not None and max_num_batched_tokens < 1:
-            raise ValueError(
-                f"max_num_batched_tokens: must be at least 1, got {max_num_batched_tokens}"
-            )
+        check_counts(max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
         if enable_chunked_prefill and max_num_batched_tokens is None:
             raise ValueError(
                 "enable_chunked_prefill: chunks need a limit, set max_num_batched_tokens"

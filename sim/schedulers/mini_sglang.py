@@ -26,7 +26,7 @@ import numpy as np
 
 from sim.allocators.base import Allocator, BoolArray
 from sim.batch import FIRST_FINISH, NUM_PENDING, describe
-from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET, check_counts
 from sim.schedulers.queues import QueueScheduler
 from sim.schedulers.tree_steps import TreeSteps, lacks_tree
 from sim.sequence import (
@@ -54,12 +54,7 @@ class MiniSglang(QueueScheduler):
     admits_by_max_tokens = True
 
     def __init__(self, max_num_seqs: int = 256, max_num_batched_tokens: int = 8192) -> None:
-        for name, value in (
-            ("max_num_seqs", max_num_seqs),
-            ("max_num_batched_tokens", max_num_batched_tokens),
-        ):
-            if value < 1:
-                raise ValueError(f"{name}: must be at least 1, got {value}")
+        check_counts(max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.enable_chunked_prefill, self.wait_forever = True, False

@@ -20,7 +20,7 @@ import numpy as np
 from sim.allocators.base import Admission, Allocator
 from sim.batch import FIRST_FINISH, NUM_PENDING, describe, start_row
 from sim.jit import direct
-from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET, check_counts
 from sim.schedulers.queues import QueueScheduler
 from sim.sequence import NUM_COMPUTED, NUM_PREEMPTIONS, NUM_TOKENS, REQUEST, IntArray, SequenceTable
 
@@ -31,12 +31,7 @@ class NanoVllm(QueueScheduler):
     kind: ClassVar[str] = "nano_vllm"
 
     def __init__(self, max_num_seqs: int = 512, max_num_batched_tokens: int = 16384) -> None:
-        for name, value in (
-            ("max_num_seqs", max_num_seqs),
-            ("max_num_batched_tokens", max_num_batched_tokens),
-        ):
-            if value < 1:
-                raise ValueError(f"{name}: must be at least 1, got {value}")
+        check_counts(max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.enable_chunked_prefill, self.wait_forever = True, False

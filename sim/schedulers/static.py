@@ -29,7 +29,7 @@ from sim.batch import (
     PREFILL_PAIRS,
     PREFILL_TOKENS,
 )
-from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, Scheduler
+from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, Scheduler, check_counts
 from sim.sequence import (
     FINAL_TOKENS,
     FINISH_NS,
@@ -50,8 +50,7 @@ class Static(Scheduler):
     kind: ClassVar[str] = "static"
 
     def __init__(self, max_num_seqs: int = 256) -> None:
-        if max_num_seqs < 1:
-            raise ValueError(f"max_num_seqs: must be at least 1, got {max_num_seqs}")
+        check_counts(max_num_seqs=max_num_seqs)
         self.max_num_seqs = max_num_seqs
 
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
