@@ -95,7 +95,5 @@ def _line(axes: Axes, line: int, points: pd.DataFrame, metric: str) -> Artist:
     x, y = points["num_slots"].to_numpy(), points[metric].to_numpy(float)
     color, marker = style.color_of(line), style.MARKERS[line % len(style.MARKERS)]
     (drawn,) = axes.plot(x, y, color=color, marker=marker)
-    if points["num_seeds"].max() > 1:
-        spread = points[f"{metric}_sd"].fillna(0).to_numpy(float)
-        axes.errorbar(x, y, yerr=spread, fmt="none", ecolor=color)
+    style.spread_bars(axes, (x, y), color, yerr=points[f"{metric}_sd"])
     return drawn

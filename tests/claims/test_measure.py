@@ -7,7 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sim.allocators.terms import ConservationError
 from sim.claims.measure import Tables, experiments_of, measure, variations
+from sim.claims.probes import PROBES
 from sim.claims.statement import Claim, load_claims
 from sim.yaml_nodes import ConfigError
 
@@ -35,6 +37,24 @@ claims:
         over: step
         rows: {mine: {status: finished}}
         values: mine.served
+"""
+
+
+AVERAGED = """
+sources: {paper: {title: A paper, ref: x}}
+claims:
+  - id: gain
+    source: paper
+    where: Fig. 1
+    statement: Twice as much.
+    kind: rate_sim
+    priority: 1
+    evidence: primary
+    expected: 2.0
+    comparator: approx
+    measured_by: {experiment: runs/a.yaml, rows: {it: {}}, values: it.served_queued}
+    sensitivity:
+      - {parameter: the step, experiment: runs/a.yaml, over: step}
 """
 
 
@@ -108,3 +128,34 @@ def test_what_cannot_be_measured_is_one_sentence(tmp_path, old, new, sentence) -
     with pytest.raises(ConfigError) as error:
         stated(tmp_path, CLAIM.replace(old, new))
     assert [sentence in line for line in error.value.lines] == [True]
+
+
+def test_a_sensitivity_over_queued_time_needs_requests_that_wait(tmp_path: Path) -> None:
+    claim = stated(tmp_path, AVERAGED)
+    table = pd.DataFrame(
+        {
+            "run": ["a", "b"],
+            "seed": 0,
+            "status": "finished",
+            "reason": "",
+            "step": ["short", "long"],
+            "served_queued": [2.0, 3.0],
+            "queued_time_frac": [0.6, 0.4],
+        }
+    )
+    found = variations(claim, claim.stated.sensitivity[0], {claim.path("runs/a.yaml"): table})
+    assert [variation.values for variation in found] == [{"": [2.0]}, {"": [3.0]}]
+    assert found[0].problem == ""
+    assert "only 40% of the time" in found[1].problem
+
+
+def test_a_probe_that_meets_broken_memory_fails_its_claim_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(model: str) -> int:
+        raise ConservationError(f"{model} lost a block")
+
+    monkeypatch.setitem(PROBES, "kv_bytes_per_token", broken)
+    by = "    measured_by: {probe: kv_bytes_per_token, with: {model: opt-13b}}\n"
+    claim = stated(tmp_path, AVERAGED[: AVERAGED.index("    measured_by")] + by)
+    assert "opt-13b lost a block" in measure(claim, {}).problem
