@@ -176,7 +176,7 @@ def _check_jobs(jobs: int) -> None:
 
 def run_command(arguments: argparse.Namespace) -> int:
     """kvsim run."""
-    from sim import report
+    from sim.outcome import print_outcome, run_and_write
     from sim.results import ResultsError
     from sim.runner import RunOptions
 
@@ -196,14 +196,14 @@ def run_command(arguments: argparse.Namespace) -> int:
         for line in experiment.budget_lines():
             print(line, flush=True)
     try:
-        outcome = report.run_and_write(experiment, folder, options)
+        outcome = run_and_write(experiment, folder, options)
     except ResultsError as error:
         raise UserError(str(error)) from None
     if arguments.json:
         rows = {"experiment": experiment.name, "runs": outcome.rows}
         print(json.dumps(rows, allow_nan=False, ensure_ascii=False))
     else:
-        report.print_outcome(experiment, outcome)
+        print_outcome(experiment, outcome)
     for problem in outcome.problems:
         print(problem, file=sys.stderr)
     return 1 if outcome.problems else 0
@@ -255,7 +255,7 @@ def list_command(arguments: argparse.Namespace) -> int:
 
 def plot_command(arguments: argparse.Namespace) -> int:
     """kvsim plot."""
-    from sim import report
+    from sim.outcome import draw_again
     from sim.results import ResultsError
     from sim.slo.report import draw_from_files
 
@@ -264,7 +264,7 @@ def plot_command(arguments: argparse.Namespace) -> int:
         if (folder / "capacity_rates.csv").exists() and not arguments.figure:
             paths, problems = draw_from_files(folder), list[str]()
         else:
-            paths, problems = report.draw_again(folder, arguments.figure)
+            paths, problems = draw_again(folder, arguments.figure)
     except (ResultsError, ValueError) as error:
         raise UserError(str(error)) from None
     for path in paths:

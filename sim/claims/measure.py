@@ -22,7 +22,7 @@ from sim.claims.probes import PROBES
 from sim.claims.probes.results import Seeds, Vacuous
 from sim.claims.statement import FROM, Ablation, Claim, Measure, Sensitivity, leaves
 from sim.experiment import load_experiment
-from sim.report import run_and_write
+from sim.outcome import run_and_write
 from sim.runner import RunOptions
 from workloads.publictraces import AbsentTraceError, find
 

@@ -22,8 +22,8 @@ from sim.claims.record import Judged
 from sim.claims.statement import FROM
 from sim.experiment import load_experiment
 from sim.figures.claims import Bar, Curve, Panel, draw_claims
+from sim.outcome import run_and_write
 from sim.plugins import Strict, guess, validate
-from sim.report import run_and_write
 from sim.results import read_table
 from sim.runner import RunOptions
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document

@@ -14,7 +14,7 @@ from rich.table import Table
 from sim import figures, results
 from sim.experiment import Experiment
 from sim.figures.capacity_rates import UNSEARCHED, draw_capacity_rates
-from sim.report import summary_table
+from sim.outcome import summary_table
 from sim.slo.search import ladder
 from sim.slo.steady import num_with_warm_up
 from sim.slo.survey import Question

@@ -24,6 +24,7 @@ LAYERS = (
 )
 READ_RESULTS_ONLY = (
     "sim.figures",
+    "sim.report",
     "sim.claims.statement",
     "sim.claims.expressions",
     "sim.claims.judge",

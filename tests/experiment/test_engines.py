@@ -16,8 +16,8 @@ from sim.allocators import ALLOCATORS
 from sim.config import PLUGINS
 from sim.engine import Options, simulate
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, lay_over, read_engine
+from sim.outcome import run_and_write
 from sim.plugins import find_class, parameter_names
-from sim.report import run_and_write
 from sim.runner import RunOptions
 from sim.runspec import sequence_content
 from sim.sequence import SequenceTable

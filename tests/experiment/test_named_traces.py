@@ -11,7 +11,7 @@ import pytest
 from command import SHARED, kvsim
 from experiment_files import HEAD, PAGED, errors_of, ids, load, write
 from sim import runspec
-from sim.report import run_and_write
+from sim.outcome import run_and_write
 from sim.runner import RunOptions
 
 AZURE = (

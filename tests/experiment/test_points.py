@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment_files import BOTH, HEAD, SHAREGPT, load
+from sim.outcome import run_and_write
 from sim.points import SUFFIXES, bootstrap, points_table, spread
-from sim.report import run_and_write
 from sim.runner import RunOptions
 
 SWEEP = "sweep: {allocator.block_size: [8, 16, 512]}\n"

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from experiment_files import errors_of, ids, load
+from sim.outcome import draw_again, run_and_write
 from sim.replays import BOUNDS
-from sim.report import draw_again, run_and_write
 from sim.runner import RunOptions
 
 LINE = '{{"timestamp": {0}, "input_length": 1024, "output_length": 5, "hash_ids": [{1}, {2}]}}\n'

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiment_files import BOTH, HEAD, INLINE, PAGED, SHAREGPT, errors_of, ids, load
-from sim import report
+from sim import outcome
 from sim.engine import simulate
 from sim.experiment import FIGURE_NAMES
 from sim.naming import Names
@@ -267,5 +267,5 @@ def test_every_key_but_name_workload_and_allocator_has_a_default(tmp_path: Path)
 
 def test_counts_stay_whole_numbers_in_a_summary_where_some_allocators_have_none() -> None:
     rows = [{"run": "a", "n": 3, "x": 1.5, "s": None}, {"run": "b", "n": None, "x": 2, "s": None}]
-    text = report.summary_table(rows, ["run", "n", "x", "s"]).to_csv(index=False)
+    text = outcome.summary_table(rows, ["run", "n", "x", "s"]).to_csv(index=False)
     assert text == "run,n,x,s\na,3,1.5,\nb,,2.0,\n"

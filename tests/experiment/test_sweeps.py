@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment_files import BOTH, HEAD, INLINE, PAGED, SHAREGPT, errors_of, ids, load
-from sim.report import run_and_write
+from sim.outcome import run_and_write
 from sim.runner import RunOptions
 from sim.sampling import RangeKeys, SampleKeys, draw
 

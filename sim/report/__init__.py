@@ -1,0 +1,1 @@
+"""A finished experiment as one HTML file: it only reads results."""
