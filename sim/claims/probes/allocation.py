@@ -9,7 +9,7 @@ from sim.allocators.base import Admission
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.allocators.paged_cow import PagedCow
-from sim.claims.probes.trial import Trial
+from sim.claims.probes.pools import Pool
 
 
 def reservation(chunk: int, prompt: int, generated: int, future: int) -> dict[str, int]:
@@ -18,11 +18,11 @@ def reservation(chunk: int, prompt: int, generated: int, future: int) -> dict[st
     A request that may become chunk tokens long writes prompt and generated tokens now and future
     ones later (PagedAttention paper, Fig. 3). The last token of a request is never written.
     """
-    pool = Trial(Contiguous("max_tokens"), chunk, chunk)
+    pool = Pool(Contiguous("max_tokens"), chunk, chunk)
     row = pool.open(prompt, generated + future + 1, chunk - prompt)
     pool.admit(row)
     for _ in range(generated):
-        pool.write([row])
+        pool.write_each([row])
     usage = pool.allocator.usage()
     return {
         "used": usage.token_states,
@@ -33,23 +33,23 @@ def reservation(chunk: int, prompt: int, generated: int, future: int) -> dict[st
 
 def blocks_after(prompt: int, block_size: int, decode_steps: int) -> dict[str, list[int]]:
     """How many blocks a sequence holds after its prompt, and after each decode step (Fig. 6)."""
-    pool = Trial(Paged(block_size), 16 * block_size, 16 * block_size)
+    pool = Pool(Paged(block_size), 16 * block_size, 16 * block_size)
     row = pool.open(prompt, decode_steps + 1)
     pool.admit(row)
     counts = [len(pool.table(row, block_size))]
     for _ in range(decode_steps):
-        pool.write([row])
+        pool.write_each([row])
         counts.append(len(pool.table(row, block_size)))
     return {"blocks_after": counts}
 
 
 def samples(n: int, prompt: int, block_size: int) -> dict[str, int]:
     """Blocks copied, and held at last, when n samples of a prompt write a token each (Fig. 8)."""
-    pool = Trial(PagedCow(block_size, watermark=0, num_cpu_blocks=0), 64 * block_size, 512)
+    pool = Pool(PagedCow(block_size, watermark=0, num_cpu_blocks=0), 64 * block_size, 512)
     first = pool.open(prompt, 8)
     pool.admit(first)
     rows = [first, *pool.fork([first] * (n - 1), [])]
-    pool.write(rows)
+    pool.write_each(rows)
     held = {block for row in rows for block in pool.table(row, block_size)}
     copies = pool.allocator.counters()["num_copied_blocks"]
     return {"block_copies": copies, "final_blocks": len(held)}
@@ -61,7 +61,7 @@ def beam_step(beam: int, parents: list[list[int]], block_size: int = 1) -> dict[
     parents has for each step the beam that each of the new ones continues. Blocks are full when a
     step ends: every beam writes block_size tokens between two steps.
     """
-    pool = Trial(PagedCow(block_size, watermark=0, num_cpu_blocks=0), 256 * block_size, 1024)
+    pool = Pool(PagedCow(block_size, watermark=0, num_cpu_blocks=0), 256 * block_size, 1024)
     first = pool.open(block_size, 256)
     pool.admit(first)
     rows = [first]
@@ -70,7 +70,7 @@ def beam_step(beam: int, parents: list[list[int]], block_size: int = 1) -> dict[
         rows = _continued(pool, rows, step)
         after = _holders(pool, rows, block_size)
         for _ in range(block_size):
-            pool.write(rows)
+            pool.write_each(rows)
         last = _holders(pool, rows, block_size)
     return {
         "freed": len(before.keys() - after.keys()),
@@ -79,7 +79,7 @@ def beam_step(beam: int, parents: list[list[int]], block_size: int = 1) -> dict[
     }
 
 
-def _continued(pool: Trial, rows: list[int], step: list[int]) -> list[int]:
+def _continued(pool: Pool, rows: list[int], step: list[int]) -> list[int]:
     """The rows of the next beams: the first to continue a row stays in it, the others fork."""
     stays: dict[int, int] = {}
     for beam, parent in enumerate(step):
@@ -93,7 +93,7 @@ def _continued(pool: Trial, rows: list[int], step: list[int]) -> list[int]:
     return [at[beam] for beam in range(len(step))]
 
 
-def _holders(pool: Trial, rows: list[int], block_size: int) -> Counter[int]:
+def _holders(pool: Pool, rows: list[int], block_size: int) -> Counter[int]:
     """How many of the rows hold each block."""
     return Counter(block for row in rows for block in pool.table(row, block_size))
 
@@ -102,7 +102,7 @@ def external_of_full_pool(
     num_slots: int, max_model_len: int, reservation: Literal["max", "pow2", "oracle"] = "max"
 ) -> float:
     """Percent of a buddy system's pool that stays outside of reservations when no more fit."""
-    pool = Trial(Contiguous(reservation, "buddy"), num_slots, max_model_len)
+    pool = Pool(Contiguous(reservation, "buddy"), num_slots, max_model_len)
     while pool.admit(pool.open(1, max_model_len - 1)) is Admission.OK:
         pass
     usage = pool.allocator.usage()

@@ -8,7 +8,7 @@ from sim.allocators.base import Admission
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.budget import memory_budget
-from sim.claims.probes.trial import Trial
+from sim.claims.probes.pools import Pool
 from sim.engine_presets import read_engine
 from sim.hardware import GPUS, MODELS, find_device, find_model
 from sim.hardware_types import GIB, Device, Model, on_one_gpu
@@ -34,7 +34,7 @@ def requests_of_max_length(model: str, memory_gib: list[float], tokens: int) -> 
     found = {}
     for size in memory_gib:
         num_slots = int(size * GIB) // model_named(model).kv_bytes_per_token
-        pool = Trial(Contiguous("max"), num_slots, tokens)
+        pool = Pool(Contiguous("max"), num_slots, tokens)
         while pool.admit(pool.open(1, 1)) is Admission.OK:
             pass
         found[f"{size:g} GiB"] = pool.num_admitted
@@ -65,7 +65,7 @@ def memory_layout(
 def kv_slots(model: str, kv_gib: float, block_size: int = 16) -> int:
     """Slots in whole blocks of a KV memory of that many GiB."""
     num_slots = int(kv_gib * GIB) // model_named(model).kv_bytes_per_token
-    pool = Trial(Paged(block_size), num_slots, 1)
+    pool = Pool(Paged(block_size), num_slots, 1)
     return pool.num_blocks * block_size
 
 

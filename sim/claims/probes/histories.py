@@ -8,7 +8,7 @@ from sim.allocators.base import Admission, Allocator
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.allocators.terms import FREE
-from sim.claims.probes.trial import Trial
+from sim.claims.probes.pools import Pool
 from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS
 
 NUM_STEPS = 120  # of a history
@@ -69,8 +69,8 @@ class History:
     def __init__(self, allocator: str, block_size: int, max_model_len: int, seed: int) -> None:
         self._rng = random.Random(seed)
         num_slots = LONGEST_IN_POOL * max_model_len // block_size * block_size
-        self.pool = Trial(_made(allocator, block_size), num_slots, max_model_len)
-        self._empty = Trial(_made(allocator, block_size), num_slots, max_model_len)
+        self.pool = Pool(_made(allocator, block_size), num_slots, max_model_len)
+        self._empty = Pool(_made(allocator, block_size), num_slots, max_model_len)
         self.running: list[int] = []
         self.unusable = 0
 
@@ -80,7 +80,7 @@ class History:
         prompt, output = (1 + int(half * self._rng.random() ** 3) for _ in range(2))
         self._arrive(prompt, output + 1)
         for row in list(self.running):
-            if not self.pool.write([row]):
+            if not self.pool.write_each([row]):
                 self._leave(row)
         cells = self.pool.rows
         for row in list(self.running):
@@ -109,11 +109,11 @@ class History:
         row = self._empty.open(prompt, output)
         self._empty.admit(row)
         slots = int(self._empty.rows[row, NUM_SLOTS])
-        self._empty.end([row])
+        self._empty.leave(row)
         return slots
 
     def _leave(self, row: int) -> None:
-        self.pool.end([row])
+        self.pool.leave(row)
         self.running.remove(row)
 
 

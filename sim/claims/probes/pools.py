@@ -45,6 +45,17 @@ class Pool:
         self.max_model_len = max_model_len
         allocator.bind(num_slots, self.sequences, max_model_len)
         self.held: list[int] = []
+        self.num_admitted = 0
+
+    @property
+    def rows(self) -> IntArray:
+        """The sequence table as it is now."""
+        return self.sequences.rows
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the pool, 0 for memory without blocks."""
+        return self.allocator.num_blocks or 0
 
     def know(self, prompts: Sequence[Sequence[Run]], outputs: Sequence[int]) -> None:
         """Say what the prompts of all requests to come consist of, in their order."""
@@ -68,28 +79,41 @@ class Pool:
         most = output if max_tokens is None else max_tokens
         return self.sequences.open(self._requests([prompt], [output], [most]), 0)
 
-    def enter(self, prompt: int, output: int = 1, max_tokens: int | None = None) -> int | None:
-        """Admit a request with its whole prompt: its row, or None if there is no memory."""
-        return self._admit(self.open(prompt, output, max_tokens))
-
     def open_known(self, request: int) -> int:
         """A row for a request of `know` that holds nothing yet."""
         return self.sequences.open(self._known, request)
 
+    def enter(self, prompt: int, output: int = 1, max_tokens: int | None = None) -> int | None:
+        """Admit a request with its whole prompt: its row, or None if there is no memory."""
+        row = self.open(prompt, output, max_tokens)
+        if self.admit(row) is Admission.OK:
+            return row
+        self.sequences.close(row)
+        return None
+
     def enter_known(self, request: int) -> int:
         """Admit a request of `know`: its row. Raises ValueError if there is no memory."""
-        row = self._admit(self.open_known(request))
-        if row is None:
+        row = self.open_known(request)
+        if self.admit(row) is not Admission.OK:
             raise ValueError(f"request {request} does not fit")
         return row
 
-    def _admit(self, row: int) -> int | None:
-        lacks = self.sequences.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
-        if self.allocator.admit(row, lacks) != Admission.OK:
-            self.sequences.close(row)
-            return None
-        self.held.append(row)
-        return row
+    def admit(self, row: int) -> Admission:
+        """Admit a row and write its prompt, if that fits."""
+        lacks = self.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
+        answer = self.allocator.admit(row, lacks)
+        if answer is Admission.OK:
+            self.held.append(row)
+            self.num_admitted += 1
+        return answer
+
+    def fork(self, parents: Sequence[int], ending: Sequence[int]) -> list[int]:
+        """Sequences that begin as copies of the parents; then the ending rows give up theirs."""
+        children = [self.sequences.fork(parent) for parent in parents]
+        self.allocator.fork(*(np.array(rows, np.int64) for rows in (parents, children, ending)))
+        self.held += children
+        self._close(ending)
+        return children
 
     def write(self, row: int, count: int) -> bool:
         """Write count generated tokens; whether there was memory for them."""
@@ -99,11 +123,26 @@ class Pool:
         self.sequences.rows[row, NUM_TOKENS] -= count
         return False
 
-    def leave(self, row: int) -> None:
-        """A request ends, and its memory is free."""
-        self.allocator.free(np.array([row]))
-        self.sequences.close(row)
-        self.held.remove(row)
+    def write_each(self, rows: Sequence[int]) -> bool:
+        """Let each row write a token; whether all could."""
+        self.rows[list(rows), NUM_TOKENS] += 1
+        ones = np.ones(len(rows), np.int64)
+        return self.allocator.append(np.array(rows, np.int64), ones) == len(rows)
+
+    def leave(self, *rows: int) -> None:
+        """Requests end, and their memory is free."""
+        self.allocator.free(np.array(rows, np.int64))
+        self._close(rows)
+
+    def _close(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self.sequences.close(row)
+            self.held.remove(row)
+
+    def table(self, row: int, block_size: int) -> list[int]:
+        """The blocks that a row holds, in order."""
+        ranges = self.allocator.held_ranges(row)
+        return [int(start) // block_size for start, _ in ranges.tolist()]
 
     def num_tokens(self, row: int) -> int:
         """Tokens that the row has written."""
