@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,16 +53,17 @@ class Arrivals:
         self._think_ns: list[int] = []
         self._children: dict[int, list[int]] = {}
         self._free: frozenset[int] = frozenset()  # follow-ups that need no answer
-        first = np.arange(len(requests))
+        self._ids: Sequence[int] = range(len(requests) + 1)
+        self._times = np.append(requests[:, ARRIVAL_NS], FOREVER_NS)
         if follow_ups is not None:
             first = np.flatnonzero(follow_ups.parent < 0)
+            self._ids = [*first.tolist(), len(requests)]
+            self._times = np.append(requests[first, ARRIVAL_NS], FOREVER_NS)
             self._think_ns = np.maximum(follow_ups.think_ns, 1).tolist()
             for child in np.flatnonzero(follow_ups.parent >= 0).tolist():
                 self._children.setdefault(follow_ups.parent.item(child), []).append(child)
             if follow_ups.needs_answer is not None:
                 self._free = frozenset(np.flatnonzero(~follow_ups.needs_answer).tolist())
-        self._ids = np.append(first, len(requests))
-        self._times = np.append(requests[first, ARRIVAL_NS], FOREVER_NS)
         self._next = 0
         self._released: list[tuple[int, int]] = []  # follow-ups with a time: a heap
         self.next_ns: int = self._times.item(0)
@@ -73,9 +75,8 @@ class Arrivals:
             i = self._next
             self._next = i + 1
             self.next_ns = self._times.item(i + 1)
-            request: int = self._ids.item(i)
-            return request
-        first = self._times.item(self._next), self._ids.item(self._next)
+            return self._ids[i]
+        first = self._times.item(self._next), self._ids[self._next]
         if released[0] < first:
             request = heapq.heappop(released)[1]
         else:

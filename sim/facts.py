@@ -52,7 +52,7 @@ def facts_of(run: Run | FleetRun) -> Facts:
     """The facts of a run; those of its replicas are added."""
     if isinstance(run, FleetRun):
         return _added(run, [facts for _, facts in replica_facts(run)])
-    return _of_one(run, np.arange(len(run.requests)))
+    return _of_one(run, slice(None))
 
 
 def reasons_of(run: Run | FleetRun) -> dict[int, str]:
@@ -75,12 +75,12 @@ def replica_facts(run: FleetRun) -> list[tuple[int, Facts]]:
     ]
 
 
-def _of_one(run: Run, own: IntArray) -> Facts:
-    """The facts of one replica. own are the numbers of its requests in the trace."""
+def _of_one(run: Run, own: IntArray | slice) -> Facts:
+    """The facts of one replica. own says which requests of the trace are its."""
     recorder, scheduler, allocator = run.recorder, run.scheduler, run.allocator
     moved, num_slots = allocator.num_swapped_blocks()
     # samples and beams of a request are as long as it
-    num_output_tokens = int((run.requests[:, NUM_GENERATED] * scheduler.widths()[own]).sum())
+    num_output_tokens = int(np.dot(run.requests[:, NUM_GENERATED], scheduler.widths()[own]))
     return Facts(
         status=run.status,
         reason=run.reason,

@@ -18,6 +18,7 @@ from sim.experiment import Experiment
 from sim.policies.text import policy_lines
 from sim.progress import showing
 from sim.runner import RunOptions, run_experiment
+from sim.tables import summary_to_arrow
 
 MAX_ROWS_SHOWN = 60
 UNMADE = ("error", "skipped")  # the status of rows without measurements
@@ -44,9 +45,12 @@ def run_and_write(
     specs = experiment.runs()
     with showing(options.progress, experiment.name, len(specs)) as on_done:
         rows = run_experiment(experiment, folder, options, on_done)
+    for spec, row in zip(specs, rows, strict=True):
+        if row["status"] in UNMADE:
+            results.empty_run(folder / "runs" / spec.run_id)
     columns = max(rows, key=len)  # a run that raised or was skipped has no metrics
     tables = [folder / "summary.csv"]
-    results.write_table(tables[0], summary_table(rows, list(columns)))
+    _write_summary(tables[0], summary_table(rows, list(columns)))
     tables += _write_points(folder / "points.csv", rows, list(specs[0].cells))
     facts = {
         "name": experiment.name,
@@ -70,6 +74,13 @@ def run_and_write(
     figures.remove(folder / "figures", besides=experiment.figures)
     paths, undrawn = draw_again(folder, list(experiment.figures))
     return Outcome(rows, [*tables, *paths], problems + undrawn)
+
+
+def _write_summary(path: Path, table: pd.DataFrame) -> None:
+    """Write the summary as CSV, and beside it as Parquet, with its types. Raises ResultsError."""
+    results.write_table(path, table)
+    stored = summary_to_arrow(table)
+    results.write_parquet(path.with_suffix(".parquet"), stored.schema, [stored])
 
 
 def _write_points(path: Path, rows: list[dict[str, Any]], cells: list[str]) -> list[Path]:
@@ -109,25 +120,16 @@ def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
         raise results.ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
     _check_runs(folder, runs)
     summary = results.read_table(folder / "summary.csv")
-    tables: dict[str, dict[str, pd.DataFrame]] = {"timeline": {}, "requests": {}, "blocks": {}}
-    for run in _made(summary, runs):
-        for table, by_run in tables.items():
-            file = folder / "runs" / run / f"{table}.parquet"
-            if file.exists():
-                by_run[run] = results.read_table(file)
-    read = figures.Results(
-        name=name,
-        summary=summary,
-        timelines=tables["timeline"],
-        requests=tables["requests"],
-        blocks=tables["blocks"],
-        cost_source=cost_source,
+    made = _made(summary, runs)
+    timelines, requests, blocks = (
+        results.Tables(folder / "runs", table, made) for table in ("timeline", "requests", "blocks")
     )
+    read = figures.Results(name, summary, timelines, requests, blocks, cost_source)
     return read, own
 
 
 def _made(summary: pd.DataFrame, runs: Sequence[str]) -> list[str]:
-    """The runs whose tables are theirs: of others, an earlier one may have left some."""
+    """The runs whose tables are theirs: of others, older results may hold an earlier run's."""
     unmade = set(summary["run"][summary["status"].isin(UNMADE)]) if "status" in summary else set()
     return [run for run in runs if run not in unmade]
 

@@ -1,11 +1,12 @@
 """Results on disk: one folder an experiment, one folder a run, written whole or not at all.
 
-    <root>/<experiment>/summary.csv               one row a run
+    <root>/<experiment>/summary.csv, .parquet     one row a run
                        /points.csv                one row a point, where there are several seeds
                        /experiment.json           the resolved experiment
                        /figures/…                 PNG, SVG, and the plotted points as CSV
                        /runs/<run>/summary.json   this run's row
-                                  /requests.parquet, timeline.parquet, blocks.parquet
+                                  /requests.parquet, timeline.parquet, blocks.parquet, each in one
+                                                  schema for all runs: see sim.tables
                                   /replicas.csv   one row a replica, if there are any
                                   /manifest.json  key, versions, wall time, hashes of the others
 
@@ -19,7 +20,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
+RUN_TABLES = ("requests.parquet", "timeline.parquet", "blocks.parquet", "replicas.csv")
 UNFINISHED = ".tmp"  # what the name of a file that is being written ends with
 
 
@@ -62,16 +64,26 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def open_run(folder: Path) -> None:
-    """Make a run's folder ready to be written: from now on an older run in it is not done.
+    """Make a run's folder ready to be written: an older run in it is gone from now on.
 
     Raises ResultsError if that cannot be.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / MANIFEST).unlink(missing_ok=True)
     except OSError as error:
         raise ResultsError(f"{folder}: cannot be written: {error.strerror}") from error
+    empty_run(folder)
     tidy(folder)
+
+
+def empty_run(folder: Path) -> None:
+    """Remove what an older run has left in a folder: first what says that it is done.
+
+    Else its tables would be taken for those of the run that failed, or was skipped, in its place.
+    Raises ResultsError if that cannot be.
+    """
+    for name in (MANIFEST, *RUN_TABLES):
+        remove(folder / name)
 
 
 def tidy(*folders: Path) -> None:
@@ -100,14 +112,16 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a Parquet or CSV file atomically; which one, the suffix says."""
+    """Write a CSV file atomically."""
     with replacing(path) as temporary:
-        if path.suffix == ".parquet":
-            # what DataFrame.to_parquet does, but for threads, which cost more than they help
-            columns = pa.Table.from_pandas(table, preserve_index=False, nthreads=1)
-            pq.write_table(columns, temporary)
-        else:
-            table.to_csv(temporary, index=False, lineterminator="\n")
+        table.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def write_parquet(path: Path, schema: pa.Schema, pieces: Iterable[pa.Table]) -> None:
+    """Write a Parquet file atomically, a row group for each piece as soon as it is there."""
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+        for piece in pieces:
+            writer.write_table(piece)
 
 
 def file_digest(path: Path) -> str:
@@ -157,7 +171,7 @@ def run_key(folder: Path) -> str | None:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a table that write_table wrote. Raises ResultsError if it cannot be read."""
+    """Read a table that was written here. Raises ResultsError if it cannot be read."""
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
@@ -166,3 +180,25 @@ def read_table(path: Path) -> pd.DataFrame:
         raise ResultsError(f"{path}: no such file; run the experiment first") from None
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path}: cannot be read: {error}") from error
+
+
+class Tables(Mapping[str, pd.DataFrame]):
+    """One kind of table of several runs, by run: each is read whenever it is asked for."""
+
+    def __init__(self, folder: Path, name: str, runs: Sequence[str]) -> None:
+        """folder holds a folder for each run; runs without such a table are left out."""
+        paths = {run: folder / run / f"{name}.parquet" for run in runs}
+        self._paths = {run: path for run, path in paths.items() if path.exists()}
+
+    def __getitem__(self, run: str) -> pd.DataFrame:
+        """Read the table of a run. Raises ResultsError if it cannot be read."""
+        return read_table(self._paths[run])
+
+    def __contains__(self, run: object) -> bool:
+        return run in self._paths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)

@@ -11,7 +11,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import joblib
+import pandas as pd
 
-from sim import metrics, results
+from sim import metrics, results, tables
 from sim.allocators.checked import CheckedAllocator
 from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.costs.base import CostModel
@@ -227,21 +228,23 @@ def _one_line(error: BaseException) -> str:
 
 
 def _write(folder: Path, run: Run | FleetRun, row: dict[str, Any], log: BlockLog | None) -> None:
-    results.write_table(folder / "requests.parquet", metrics.requests_table(run))
-    results.write_table(folder / "timeline.parquet", metrics.timeline_table(run))
+    _write_rows(folder, "requests", tables.REQUESTS, tables.requests_tables(run))
+    _write_rows(folder, "timeline", tables.TIMELINE, [tables.timeline_table(run)])
     if log is not None:
-        results.write_table(folder / "blocks.parquet", log.table())
+        _write_rows(folder, "blocks", tables.BLOCKS, [log.table()])
     results.write_json(folder / "summary.json", row)
 
 
+def _write_rows(folder: Path, name: str, schema: Any, pieces: Iterable[pd.DataFrame]) -> None:
+    stored = (tables.arrow_table(piece, schema, folder.name) for piece in pieces)
+    results.write_parquet(folder / f"{name}.parquet", schema, stored)
+
+
 def _write_replicas(folder: Path, run: Run | FleetRun, spec: RunSpec) -> None:
-    """A row for each replica; no such file, were it an older run's, without replicas."""
-    path = folder / "replicas.csv"
+    """A row for each replica, if there are any."""
     if isinstance(run, FleetRun):
         table = metrics.replicas_table(run, spec.slo, spec.config["kv_bytes_per_token"])
-        results.write_table(path, table)
-    else:
-        path.unlink(missing_ok=True)
+        results.write_table(folder / "replicas.csv", table)
 
 
 def environment() -> dict[str, Any]:

@@ -64,10 +64,12 @@ class Joint(SharingGenerator):
             notes["scaled: to the means of the paper"] = self.num_requests
             notes[f"clipped: {MAX_TOTAL_TOKENS} tokens after scaling"] = int(is_cut[rows].sum())
         # up or down at random, so that a mean of 34.2 tokens gives 34.2 tokens on average
-        prompt, output = np.floor(cells[rows] + draws[:, 1:]).astype(np.int64).T
+        prompt = (cells[rows, 0] + draws[:, 1]).astype(np.int64)
+        output = (cells[rows, 1] + draws[:, 2]).astype(np.int64)
+        del draws, rows  # there may be ten million requests
         room = MAX_TOTAL_TOKENS - prompt
         notes[f"clipped: {MAX_TOTAL_TOKENS} tokens after rounding"] = int((output > room).sum())
-        return self.trace(prompt, np.minimum(output, room), seed, notes)
+        return self.trace(prompt, np.minimum(output, room, out=output), seed, notes)
 
 
 @cache

@@ -39,5 +39,8 @@ def times_from_gaps(gaps_ns: FloatColumn) -> IntColumn:
             "accepted: a higher rate"
         )
     whole = np.floor(gaps_ns)
-    fractions = np.cumsum(gaps_ns - whole)
-    return np.cumsum(whole.astype(np.int64)) + np.rint(fractions).astype(np.int64)
+    times: IntColumn = np.cumsum(whole.astype(np.int64))
+    fractions = np.subtract(gaps_ns, whole, out=whole)
+    np.rint(np.cumsum(fractions, out=fractions), out=fractions)
+    times += fractions.astype(np.int64)
+    return times

@@ -77,18 +77,16 @@ class SharingGenerator(Generator):
     ) -> dict[str, Any]:
         """The columns and the content of such a trace, by name."""
         num_requests, turns = len(prompt), self.followers()
-        rows = np.arange(num_requests)
-        plan = Plan(rows, rows * 0 - 1, rows * 0, rows)
-        if turns is not None:
-            plan = turns.plan(num_requests, seed, notes)
+        plan = _apart(num_requests) if turns is None else turns.plan(num_requests, seed, notes)
         starts = self.arrival_times_ns(int(plan.session[:num_requests].max()) + 1, seed)
         found: dict[str, Any] = {
-            # a follow-up of a user in a loop comes after others have begun
-            "arrival_ns": np.maximum.accumulate(starts[plan.session]),
+            "arrival_ns": starts,
             "prompt_tokens": prompt,
             "output_tokens": output,
         }
         if turns is not None:
+            # a follow-up of a user in a loop comes after others have begun
+            found["arrival_ns"] = np.maximum.accumulate(starts[plan.session])
             found |= {"parent": plan.parent, "think_ns": plan.think_ns}
             found |= {"session": plan.session} if turns.has_history else {}
         if self.prefix or (turns is not None and turns.has_history):
@@ -117,3 +115,10 @@ class SharingGenerator(Generator):
         if turns is None or not turns.has_history:
             return separate(cells)
         return grown(cells, plan, output, turns.max_prompt_tokens, notes)
+
+
+def _apart(num_requests: int) -> Plan:
+    """Requests that follow nobody, each with a text of its own."""
+    rows = np.arange(num_requests)
+    nobody, at_once = (np.broadcast_to(np.int64(value), num_requests) for value in (-1, 0))
+    return Plan(rows, nobody, at_once, rows)

@@ -193,9 +193,10 @@ class Trace:
             column = getattr(self, name)
             if column is None and name in LATER:
                 continue
-            state.update(name.encode() + (b"-" if column is None else column.tobytes()))
+            state.update(name.encode())
+            state.update(b"-" if column is None else memoryview(column))
         for column in self.content.columns() if self.content is not None else ():
-            state.update(column.tobytes())
+            state.update(memoryview(np.ascontiguousarray(column)))
         for request, parents in (self.beam_parents or {}).items():
             state.update(b"%d" % request + parents.tobytes())
         return state.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,9 +22,9 @@ class Results:
 
     name: str
     summary: pd.DataFrame
-    timelines: dict[str, pd.DataFrame]
-    requests: dict[str, pd.DataFrame]
-    blocks: dict[str, pd.DataFrame]
+    timelines: Mapping[str, pd.DataFrame]
+    requests: Mapping[str, pd.DataFrame]
+    blocks: Mapping[str, pd.DataFrame]
     cost_source: str
 
 

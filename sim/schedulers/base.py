@@ -123,7 +123,7 @@ class Scheduler(ABC):
 
     def widths(self) -> IntArray:
         """How many sequences each request runs at once: int64, one a request."""
-        return np.ones(len(self.requests), np.int64)
+        return np.broadcast_to(np.int64(1), len(self.requests))
 
     @property
     def num_in_service(self) -> int:

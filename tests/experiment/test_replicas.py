@@ -156,10 +156,8 @@ def test_one_replica_leaves_the_files_of_none(tmp_path: Path, router: str) -> No
     one, folder = run(tmp_path / "one", WHOLE + replicas(1, router))
     more = {"num_replicas": 1, "router": router}
     assert json.dumps(one) == json.dumps(alone | more)
-    assert filecmp.cmp(folder / "timeline.parquet", its_folder / "timeline.parquet", shallow=False)
-    requests = pd.read_parquet(folder / "requests.parquet")
-    assert requests.pop("replica").tolist() == [0] * 400
-    pd.testing.assert_frame_equal(requests, pd.read_parquet(its_folder / "requests.parquet"))
+    for name in ("requests.parquet", "timeline.parquet"):
+        assert filecmp.cmp(folder / name, its_folder / name, shallow=False), name
     assert not (its_folder / "replicas.csv").exists()
 
 

@@ -17,9 +17,9 @@ from sim.engine import Memory, Options, simulate
 from sim.figures import FigureError, Results
 from sim.figures.block_tables import draw_block_tables
 from sim.figures.pool_map import draw_pool_map
-from sim.metrics import requests_table
 from sim.schedulers import VllmV0
 from sim.sequence import Limits, new_requests
+from sim.tables import requests_tables
 
 BLOCK = 4
 
@@ -46,7 +46,7 @@ def logged(
         "example",
         pd.DataFrame([row]),
         timelines={},
-        requests={"r0": requests_table(run)},
+        requests={"r0": next(requests_tables(run))},
         blocks={"r0": log.table()},
         cost_source=SOURCE,
     )
