@@ -56,6 +56,14 @@ NS_PER_S = 1_000_000_000
 NUM_BATCHES = 10
 PERCENTILES = (50, 90, 99)
 
+# latencies, and the columns of a request between which they lie: one at a time is in memory, since
+# there may be ten million requests
+LATENCIES = {
+    "ttft_s": (FIRST_TOKEN_NS, ARRIVAL_NS),
+    "tpot_s": (FINISH_NS, FIRST_TOKEN_NS),
+    "e2e_s": (FINISH_NS, ARRIVAL_NS),
+}
+
 # an allocator's or a scheduler's own counts; None for one that does not count them
 COUNTERS = (
     "num_placements",
@@ -117,14 +125,16 @@ def summary_of(
         "throughput_req_s": _rate(num_finished, makespan_s),
         "output_tokens_s": _rate(facts.num_output_tokens, makespan_s),
     }
-    num_generated = requests[is_done, NUM_GENERATED]
-    latencies = request_latencies(requests, is_done, num_generated)
-    for name in ("ttft_s", "tpot_s"):
-        row |= spread(name, latencies[name])
-    row |= histogram_spread("itl_s", facts.gaps, PERCENTILES, NS_PER_S)
-    row |= spread("e2e_s", latencies["e2e_s"])
-    row["normalized_latency_s_mean"] = _mean(latencies["e2e_s"] / num_generated)
-    row["goodput_req_s"] = _rate(_num_within(latencies, slo), makespan_s) if slo else None
+    is_good = np.ones(num_finished, np.bool_)
+    for name in LATENCIES:
+        latency = request_latency(name, requests, is_done)
+        if name == "e2e_s":
+            row |= histogram_spread("itl_s", facts.gaps, PERCENTILES, NS_PER_S)
+        row |= spread(name, latency)
+        if name in slo:  # a one-token output has no TPOT
+            is_good &= np.isnan(latency) | (latency <= slo[name])
+    row["normalized_latency_s_mean"] = _mean(latency / requests[:, NUM_GENERATED][is_done])
+    row["goodput_req_s"] = _rate(int(is_good.sum()), makespan_s) if slo else None
     return row
 
 
@@ -145,27 +155,21 @@ def _counters(facts: Facts, kv_bytes_per_token: int | None) -> Row:
     return row | histogram_spread("reuse_distance_blocks", facts.reuse_distances, (50, 90))
 
 
-def request_latencies(
-    requests: IntArray, is_done: BoolArray, num_generated: IntArray
-) -> dict[str, Floats]:
-    """TTFT, end-to-end latency and TPOT of the requests that are done, in seconds.
+def request_latency(name: str, requests: IntArray, is_done: BoolArray) -> Floats:
+    """One of LATENCIES of the requests that are done, in seconds, NaN for those without.
 
-    num_generated are their output tokens. TPOT = (e2e - ttft) / (output - 1), NaN for outputs of
-    one token. Works with one column at a time, and frees it: there may be ten million requests.
+    TPOT is the time after the first token by the number of tokens after it.
     """
-    arrival_ns = requests[is_done, ARRIVAL_NS]
-    after_ns = requests[is_done, FIRST_TOKEN_NS]
-    after_ns -= arrival_ns
-    ttft_s = after_ns / NS_PER_S
-    e2e_ns = requests[is_done, FINISH_NS]
-    e2e_ns -= arrival_ns
-    e2e_s = e2e_ns / NS_PER_S
-    e2e_ns -= after_ns
-    del arrival_ns, after_ns
-    tpot_s = e2e_ns / NS_PER_S
-    tpot_s[num_generated <= 1] = np.nan
-    tpot_s /= np.maximum(num_generated - 1, 1)
-    return {"ttft_s": ttft_s, "e2e_s": e2e_s, "tpot_s": tpot_s}
+    end, start = LATENCIES[name]
+    spent_ns = requests[:, end][is_done]
+    spent_ns -= requests[:, start][is_done]
+    spent_s: Floats = spent_ns / NS_PER_S
+    if name == "tpot_s":
+        num_gaps = requests[:, NUM_GENERATED][is_done]
+        num_gaps -= 1
+        np.divide(spent_s, num_gaps, out=spent_s, where=num_gaps > 0)
+        spent_s[num_gaps <= 0] = np.nan
+    return spent_s
 
 
 def spread(name: str, values: Floats) -> Row:
@@ -253,14 +257,6 @@ def batch_sd(parts: Sequence[int], weights: Sequence[int]) -> float | None:
         if weight:
             means.append(sum(parts[low:high]) / weight)
     return float(np.std(means, ddof=1)) if len(means) > 1 else None
-
-
-def _num_within(latencies: Mapping[str, Floats], slo: Mapping[str, float]) -> int:
-    within = np.ones(len(latencies["e2e_s"]), np.bool_)
-    for name, limit in slo.items():
-        values = latencies[name]
-        within &= np.isnan(values) | (values <= limit)  # a one-token output has no TPOT
-    return int(within.sum())
 
 
 def _mean(values: Floats) -> float | None:

@@ -45,9 +45,10 @@ def run_and_write(
     specs = experiment.runs()
     with showing(options.progress, experiment.name, len(specs)) as on_done:
         rows = run_experiment(experiment, folder, options, on_done)
-    for spec, row in zip(specs, rows, strict=True):
+    run_ids = [spec.run_id for spec in specs]
+    for run_id, row in zip(run_ids, rows, strict=True):
         if row["status"] in UNMADE:
-            results.empty_run(folder / "runs" / spec.run_id)
+            results.empty_run(folder / "runs" / run_id)
     columns = max(rows, key=len)  # a run that raised or was skipped has no metrics
     tables = [folder / "summary.csv"]
     _write_summary(tables[0], summary_table(rows, list(columns)))
@@ -56,13 +57,13 @@ def run_and_write(
         "name": experiment.name,
         "description": experiment.description,
         "figures": list(experiment.figures),
-        "runs": [spec.run_id for spec in specs],
+        "runs": run_ids,
         "cost_source": experiment.cost_source,
         "budget": experiment.budget_lines(),
         "config": experiment.config,
     }
     results.write_json(folder / "experiment.json", facts)
-    keys = {spec.run_id: results.run_key(folder / "runs" / spec.run_id) for spec in specs}
+    keys = {run_id: results.run_key(folder / "runs" / run_id) for run_id in run_ids}
     results.write_json(folder / "runs" / "keys.json", keys)
     problems = [
         f"{row['run']}: {row['status']}: {row['reason']}"

@@ -194,9 +194,9 @@ class Trace:
             if column is None and name in LATER:
                 continue
             state.update(name.encode())
-            state.update(b"-" if column is None else memoryview(column))
+            state.update(b"-" if column is None else column.data)
         for column in self.content.columns() if self.content is not None else ():
-            state.update(memoryview(np.ascontiguousarray(column)))
+            state.update(np.ascontiguousarray(column).data)
         for request, parents in (self.beam_parents or {}).items():
             state.update(b"%d" % request + parents.tobytes())
         return state.hexdigest()
