@@ -153,7 +153,7 @@ class Paged(CopiedForks, BlockTables):
         )
 
     def free(self, rows: IntArray) -> None:
-        blocks.free(self._pool, self._rows, self._table, self._free_blocks, rows)
+        self._free(self._pool, self._rows, self._table, self._free_blocks, rows)
 
     def _layout(self) -> tuple[NDArray[Any], ...]:
         return self._pool, self._free_blocks

@@ -184,7 +184,8 @@ class Scheduler(ABC):
         All iterations after the first were found by `max_sleep`; their tokens are appended
         already.
         """
-        self._let_find()
+        if self.allocator.caches_computed:
+            self._let_find()
         num_finished = self._sample(boundaries, num_iterations)
         if num_finished:
             self._leave(self._finished[:num_finished])

@@ -213,7 +213,8 @@ class Fcfs(Scheduler):
                 self._drop_head(row, self.allocator.refusal(row), now_ns)
                 continue
             budget -= num_tokens
-            self.tally.looked_up(known, num_hit)
+            if self._looks_up:
+                self.tally.looked_up(known, num_hit)
             self.tally.admitted(self._waiting.popleft(), num_hit)
             self._head = None
             self.num_waiting -= 1

@@ -44,8 +44,9 @@ class Tally:
 
         Each of its sequences computes the rest.
         """
-        lost = self._lost.get(request, 0)
-        self.num_recomputed_tokens += num_sequences * max(0, lost - num_hit)
+        if self._lost:  # nobody was preempted: the common case
+            lost = self._lost.get(request, 0)
+            self.num_recomputed_tokens += num_sequences * max(0, lost - num_hit)
 
     def counters(self) -> dict[str, int]:
         """The counts by name; those of lookups only where something can be found."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from glob import glob
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from sim import tables
 from sim.experiment import load_experiment
-from sim.outcome import run_and_write, summary_table
+from sim.outcome import draw_again, run_and_write, summary_table
 from sim.runner import RunOptions
 
 ROOT = Path(__file__).parents[2]
@@ -208,3 +209,18 @@ def test_pieces_of_a_table_are_row_groups_of_one_file(
     assert pq.read_metadata(pieces / run).num_row_groups == 9
     pd.testing.assert_frame_equal(pd.read_parquet(whole / run), pd.read_parquet(pieces / run))
     assert (whole / "summary.csv").read_bytes() == (pieces / "summary.csv").read_bytes()
+
+
+def test_figures_are_drawn_from_files_without_the_columns_too(folder: Path) -> None:
+    """As those of earlier releases are."""
+    where, names = folder / "results" / "old", ["timeline", "requests", "pool_map"]
+    shutil.copytree(folder / "results" / "mine", where)
+    drawn, problems = draw_again(where, names)
+    assert not problems
+    before = {path.name: path.read_bytes() for path in drawn}
+    (where / "summary.parquet").unlink()
+    for path in where.glob("runs/*/*.parquet"):
+        table = pd.read_parquet(path)
+        table.drop(columns=["run", "replica"], errors="ignore").to_parquet(path)
+    draw_again(where, names)
+    assert {path.name: path.read_bytes() for path in drawn} == before
