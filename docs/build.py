@@ -1,8 +1,8 @@
 """python docs/build.py [FOLDER]: build the pages as a site that needs no network (build/docs).
 
-Pages lie in the site as they lie in the repository, so that links between README, docs and the files
-they show are the same on both. Everything that a page links to comes along; a link that leads nowhere
-ends the build, as a warning of zensical does.
+Pages lie in the site as they lie in the repository, so that links between README, docs and the
+files they show are the same on both. Everything that a page links to comes along; a link that leads
+nowhere ends the build, as a warning of zensical does.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def closure(start: list[Path]) -> list[Path]:
 def lay_out(folder: Path) -> None:
     """Copy what the site is made from below folder, which is emptied."""
     shutil.rmtree(folder, ignore_errors=True)
-    for path in closure(pages()):
+    assets = sorted((ROOT / "docs" / "site").iterdir())
+    for path in [*closure(pages()), *assets]:
         copy = folder / "src" / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)

@@ -16,8 +16,8 @@ def engines_page() -> str:
     parts = [
         "# Engines\n",
         "What `engine: NAME` sets. The files show every knob and where its value is from; "
-        "an experiment's own keys lie over them. *Compared* means that a test replays recorded runs "
-        "of that release and finds the same blocks in every step.\n",
+        "an experiment's own keys lie over them. *Compared* means that a test replays recorded "
+        "runs of that release and finds the same blocks each step.\n",
         table(["engine", "allocator + scheduler", "which release", "from"], rows),
     ]
     for preset in presets:

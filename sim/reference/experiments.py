@@ -30,8 +30,8 @@ def experiments_page() -> str:
     replay = ("policies", "traces", "capacity_tokens")
     parts = [
         "# Experiment keys\n",
-        "An experiment is one YAML file. Unknown keys, wrong types and impossible values are errors "
-        "with file, line and key before anything runs. `kvsim check FILE` validates, "
+        "An experiment is one YAML file. Unknown keys, wrong types and impossible values are "
+        "errors with file, line and key before anything runs. `kvsim check FILE` validates, "
         "`kvsim check --schema` prints this page's source for editors.\n",
         "A file needs `name`, `workload` and an `allocator` or an `engine`; "
         f"`scheduler` is {_default('scheduler')}, `cost` {_default('cost')} and the router "

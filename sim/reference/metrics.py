@@ -27,8 +27,8 @@ def metrics_page() -> str:
         "# Metrics\n",
         "The columns of `summary.csv`, one row a run. A column with a dot is a key that the "
         "experiment sweeps. A cell is empty where a metric has no value: what is over queued time "
-        "without any, what sharing saves of memory that shares nothing. `kvsim list metrics` prints "
-        "the same.\n",
+        "without any, what sharing saves of memory that shares nothing. `kvsim list metrics` "
+        "prints the same.\n",
         prose(metrics.__doc__, 1, 2) + "\n",
         table(["column", "unit", "formula", "from"], rows),
         "## Files of an experiment\n",

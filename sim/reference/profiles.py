@@ -23,8 +23,7 @@ def profiles_page() -> str:
         "chosen by a hash of their sizes, others have something that no fitted row has. The closed "
         "form alone is what applies outside of the tables.\n",
     ]
-    for name in shipped():
-        parts.append(_profile(load_profile(name)))
+    parts += [_profile(load_profile(name)) for name in shipped()]
     rows = [(code(name), text(preset.source)) for name, preset in PRESETS.items()]
     parts += ["## What paging costs a kernel\n", table(["cost.paging", "what it rests on"], rows)]
     return "\n".join(parts)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
+import runpy
 import shutil
 from pathlib import Path
 
@@ -18,7 +20,7 @@ PATHS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in map(read_page, PATHS) if page.items]
 ALIASES = {"make quickstart": "kvsim run experiments/quickstart.yaml"}
 NOT_OURS = ("git clone", "cd ", ". .venv/bin/activate", "make ", "python -m ", "pip install")
-MOONCAKE = SHARED / "traces" / "mooncake" / "conversation_trace.jsonl"
+MOONCAKE = SHARED / "traces" / "mooncake" / "conversation_trace.jsonl.gz"
 TRACES = ("conversation_trace.jsonl", "mooncake-conversation")  # what a page may name
 
 
@@ -39,7 +41,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = "\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n"
     (folder / "requests.csv").write_text(table)
     if MOONCAKE.exists():
-        (folder / TRACES[0]).symlink_to(MOONCAKE)
+        (folder / TRACES[0]).write_bytes(gzip.decompress(MOONCAKE.read_bytes()))
     return folder
 
 
@@ -52,6 +54,14 @@ def run(words: list[str]) -> tuple[int, str, str]:
         except SystemExit as stop:
             code = int(stop.code or 0)
     return code, out.getvalue(), err.getvalue()
+
+
+def run_program(path: str) -> tuple[int, str, str]:
+    """A Python file of the page, in this process."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        runpy.run_path(path, run_name="__main__")
+    return 0, out.getvalue(), ""
 
 
 def arguments(command: Command) -> list[str]:
@@ -75,6 +85,7 @@ def test_every_command_of_a_page_runs_and_prints_what_is_shown(
     page: Page, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(checkout)
+    monkeypatch.syspath_prepend(checkout)
     for item in page.items:
         if isinstance(item, tuple):
             path = checkout / item[0]
@@ -83,7 +94,7 @@ def test_every_command_of_a_page_runs_and_prints_what_is_shown(
             continue
         line = ALIASES.get(item.line.strip(), item.line)
         command = Command(line, item.how, item.output)
-        if command.words[:1] != ["kvsim"]:
+        if command.words[:1] != ["kvsim"] and command.output is None:
             assert line.startswith(NOT_OURS), f"neither kvsim nor known: {line}"
             continue
         words = arguments(command)
@@ -91,7 +102,7 @@ def test_every_command_of_a_page_runs_and_prints_what_is_shown(
         if command.how.startswith("parse, ") or needs_trace:
             build_parser().parse_args(words)
             continue
-        code, out, err = run(words)
+        code, out, err = run(words) if command.words[0] == "kvsim" else run_program(words[0])
         expected = int(command.how.removeprefix("exit ")) if command.how.startswith("exit ") else 0
         assert code == expected, f"{line}\n{out}{err}"
         if command.output is not None:
