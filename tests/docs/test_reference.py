@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from command import ROOT, kvsim
+from command import ROOT
+from sim.cli import main
 from sim.metric_docs import METRICS, describe
 from sim.reference import PAGES, page
 
@@ -27,16 +28,12 @@ def test_there_is_no_reference_page_that_nothing_makes() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(PAGES)
 
 
-def test_the_command_writes_the_pages(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "sim.reference", tmp_path],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        timeout=120,
-    )
-    assert len(done.stdout.splitlines()) == len(PAGES)
+def test_the_command_writes_the_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sim.reference", str(tmp_path)])
+    runpy.run_module("sim.reference", run_name="__main__")
+    assert len(capsys.readouterr().out.splitlines()) == len(PAGES)
     metrics = (tmp_path / "metrics.md").read_text(encoding="utf-8")
     assert metrics == (FOLDER / "metrics.md").read_text(encoding="utf-8")
 
@@ -60,7 +57,7 @@ def test_a_description_says_how_a_number_is_made() -> None:
         assert metric.unit or not is_number, name
 
 
-def test_kvsim_list_metrics_shows_them(tmp_path: Path) -> None:
-    done = kvsim("list", "metrics", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "num_hit_tokens / num_queried_tokens [share of tokens, 0 to 1]" in done.stdout
+def test_kvsim_list_metrics_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "metrics"]) == 0
+    shown = capsys.readouterr().out
+    assert "num_hit_tokens / num_queried_tokens [share of tokens, 0 to 1]" in shown
