@@ -116,6 +116,11 @@ def lay_out(folder: Path) -> None:
 def build(folder: Path) -> None:
     """Build the site in folder/site. Raises CalledProcessError for any warning."""
     lay_out(folder)
+    run_builder(folder)
+
+
+def run_builder(folder: Path) -> None:
+    """Let zensical build what lies in folder. Raises CalledProcessError for any warning."""
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
     subprocess.run([*command, "-f", str(folder / "zensical.toml")], check=True)
 

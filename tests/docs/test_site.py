@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -74,6 +76,37 @@ def test_the_site_has_every_page_and_takes_nothing_from_elsewhere(site: Path) ->
         assert ELSEWHERE.search(text) is None, name
     for path in site.rglob("*.css"):
         assert ELSEWHERE.search(path.read_text()) is None, path
+
+
+def test_a_broken_anchor_ends_the_build(tmp_path: Path) -> None:
+    """That strictness is what it is taken for: the builder checks anchors, nothing here does."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "README.md").write_text("# One\n\n[two](#two)\n")
+    (tmp_path / "zensical.toml").write_text('[project]\nsite_name = "x"\ndocs_dir = "src"\n')
+    with pytest.raises(subprocess.CalledProcessError):
+        BUILD.run_builder(tmp_path)
+
+
+def test_search_works_in_a_page_that_is_opened_from_a_folder(site: Path) -> None:
+    """In a real browser: nothing is asked of the network, nothing is said on the console."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no browser to look with")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    asked: list[str] = []
+    said: list[str] = []
+    with playwright.sync_playwright() as starter:
+        browser = starter.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.goto((site / "docs" / "speed.html").as_uri())
+        page.keyboard.press("Control+k")
+        page.get_by_placeholder("Search").last.fill("round_robin")
+        page.get_by_text("Replicas behind a router").last.wait_for(timeout=20_000)
+        browser.close()
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert said == []
 
 
 def test_verdicts_that_pages_quote_are_the_recorded_ones() -> None:

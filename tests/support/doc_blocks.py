@@ -5,8 +5,8 @@ their output: a line that is `…` stands for any lines, `…` within a line for
 first line is a comment with a file name (`# mine.yaml`) is that file. A comment before a block says
 how it is run where that is not as it stands:
 
-    <!-- run: with --set seeds=1 -->     these arguments are added to each command (figures=[] spares
-                                         drawing, where other tests draw the same)
+    <!-- run: with --set seeds=1 -->     these arguments are added to each command; figures=[]
+                                         spares drawing, where other tests draw the same
     <!-- run: check -->                  `kvsim run` is slow and its results are committed: `check`
     <!-- run: parse, REASON -->          only its arguments are read
     <!-- run: exit 2 -->                 the exit code that is expected
