@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test test-oldest-triton lint bench clean
+.PHONY: quickstart test test-oldest-triton lint bench docs docs-reference clean
 
 quickstart: .venv/installed
 	$(BIN)/kvsim run experiments/quickstart.yaml
@@ -28,6 +28,14 @@ lint: .venv/installed-dev
 bench: .venv/installed
 	$(BIN)/kvsim bench
 
+# The site in build/docs/site, which opens without a server and a network.
+docs: .venv/installed-docs
+	$(BIN)/python docs/build.py
+
+# The pages that are made from the code; a test says when they are behind it.
+docs-reference: .venv/installed
+	$(BIN)/python -m sim.reference docs/reference
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -38,6 +46,10 @@ bench: .venv/installed
 
 .venv/installed-dev: .venv/installed
 	$(BIN)/python -m pip install -q -e '.[dev,kernels]'
+	touch $@
+
+.venv/installed-docs: .venv/installed
+	$(BIN)/python -m pip install -q -e '.[docs]'
 	touch $@
 
 .venv/oldest-triton: .venv/installed-dev

@@ -11,6 +11,7 @@ from sim.costs.paging import PRESETS
 from sim.costs.profile import load_profile, shipped
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.hardware import GPUS, MODELS
+from sim.metric_docs import METRICS
 from sim.policies import POLICIES
 from sim.routers import ROUTERS
 from sim.schedulers import SCHEDULERS
@@ -47,6 +48,7 @@ def tables() -> dict[str, dict[str, str]]:
     engines = {name: read_engine(name, ENGINES_FOLDER) for name in ENGINES}
     listing["engines"] = {name: preset.about() for name, preset in engines.items()}
     listing["profiles"] = {name: about_profile(name) for name in shipped()}
+    listing["metrics"] = {name: str(metric) for name, metric in METRICS.items()}
     listing["paging"] = {name: preset.source for name, preset in PRESETS.items()}
     listing["models"] = {name: str(model) for name, model in MODELS.items()}
     listing["devices"] = {name: str(device) for name, device in GPUS.items()}

@@ -1,8 +1,5 @@
-"""The command line: the only place, with the other *_cli.py, that prints or exits.
-
-Exit codes: 0 fine; 1 a run stalled or failed, a figure could not be drawn, or a trace has
-problems; 2 the input is wrong, said in one sentence an error. Heavy modules are imported by the
-command that needs them, so that --help is instant.
+"""The command line: the only place, with the other *_cli.py, that prints or exits. Heavy modules
+are imported by the command that needs them, so that --help is instant.
 """
 
 from __future__ import annotations
@@ -42,6 +39,14 @@ EXAMPLES = """examples:
 
 
 MAX_JOBS = 1024
+
+EXIT_CODES = {
+    0: "all is well",
+    1: "a run stalled or failed, a figure could not be drawn, a trace has problems, or a verdict "
+    "has changed",
+    2: "the input is wrong: one sentence an error, before anything runs",
+    130: "interrupted by Ctrl-C; finished runs are kept, and the same command goes on",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -31,7 +31,18 @@ Rate = Annotated[float, Field(gt=0)]
 
 
 class ModelKeys(Strict):
-    """model: {…} instead of a preset: numbers of the whole model, at 16 bits a value."""
+    """model: {…} instead of a preset: numbers of the whole model, at 16 bits a value.
+
+    kv_bytes_per_token are the bytes of keys and values of one token, in all layers.
+    max_len is its longest sequence in tokens.
+    weights_bytes is what the weights take, num_params times two if it is left out.
+    num_params are all its parameters; cost models need them.
+    num_active_params are those that one token uses, num_params if it is left out.
+    num_expert_params are those of all experts together.
+    layers is the number of layers; cost models need it and what follows.
+    hidden is the width of the residual stream.
+    heads are query heads, kv_heads key and value heads, head_dim the values of one of them.
+    """
 
     kv_bytes_per_token: Count
     max_len: ModelLen | None = None
@@ -47,7 +58,15 @@ class ModelKeys(Strict):
 
 
 class ConfigKeys(Strict):
-    """model: {config: path}, and numbers that replace what is computed from the file."""
+    """model: {config: path}, and numbers that replace what is computed from the file.
+
+    config is the path of a config.json or of its folder.
+    max_len is its longest sequence in tokens.
+    weights_bytes is what the weights take.
+    num_params are all its parameters.
+    num_active_params are those that one token uses.
+    num_expert_params are those of all experts together.
+    """
 
     config: str
     max_len: ModelLen | None = None
@@ -58,7 +77,14 @@ class ConfigKeys(Strict):
 
 
 class DeviceKeys(Strict):
-    """device: {…} instead of a preset; what time depends on may be left out."""
+    """device: {…} instead of a preset; what time depends on may be left out.
+
+    memory_bytes is the memory of one GPU as CUDA reports it.
+    memory_gb_s is its bandwidth in 10⁹ bytes a second.
+    bf16_tflops is its dense BF16 rate in 10¹² operations a second.
+    nvlink_gb_s is the bandwidth to other GPUs, both directions together, in 10⁹ bytes a second.
+    pcie_gb_s is the bandwidth to the host, one direction, in 10⁹ bytes a second.
+    """
 
     memory_bytes: Count
     memory_gb_s: Rate | None = None

@@ -18,8 +18,9 @@ MAX_REPLAY_BLOCK = 1 << 20  # tokens, far above any engine's block
 class SloKeys(Strict):
     """Limits a request must keep to count as good, in seconds.
 
-    ttft_s is the time to the first token, tpot_s the time per output token after it, e2e_s the
-    time from arrival to the last token.
+    ttft_s is the time to the first token.
+    tpot_s is the time per output token after it.
+    e2e_s is the time from arrival to the last token.
     """
 
     ttft_s: Seconds | None = None
@@ -47,7 +48,8 @@ class TopKeys(Strict):
     path begins with a dot, / or $, or ends in .json.
     device is a preset (kvsim list devices) or numbers.
     gpu_memory_utilization is the fraction of the device's memory that may be used.
-    activation_bytes are kept free for activations, non_torch_bytes for what else takes memory.
+    activation_bytes are kept free for activations.
+    non_torch_bytes are kept free for what else takes memory.
     tensor_parallel_size is the number of GPUs that the model is split over.
     dtype is that of the weights; auto is what the model's config says.
     kv_cache_dtype is that of the KV cache; auto is dtype.

@@ -6,7 +6,7 @@ after the warm-up only: iterations after whose schedule() a request still waited
 for max_num_seqs, from the moment as many requests have finished as ran when memory was first
 full. Without such time the value is None, never 0.
 
-What sharing saves (README, "What a prefix cache saves"), None in memory that shares nothing:
+What sharing saves (docs/prefix_caching.md), None in memory that shares nothing:
 
 num_queried_tokens, num_hit_tokens, num_hit_requests, num_recomputed_tokens   sim.schedulers.tally
 hit_rate                   num_hit_tokens / num_queried_tokens

@@ -20,7 +20,12 @@ KvDType = Literal["auto", "float16", "bfloat16", "float32", "fp8", "fp8_e4m3", "
 
 
 class KvCacheKeys(Strict):
-    """kv_cache: {num_slots} or {num_gpu_blocks, block_size}."""
+    """kv_cache: {num_slots} or {num_gpu_blocks, block_size}.
+
+    num_slots is the number of tokens whose KV the pool holds.
+    num_gpu_blocks is the number of blocks that an engine reports.
+    block_size is how many tokens one of those blocks holds.
+    """
 
     num_slots: Slots | None = None
     num_gpu_blocks: Slots | None = None

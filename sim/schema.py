@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sim.axes import ALL, LIST, SWEEPABLE, ZIP
@@ -79,6 +79,17 @@ def experiment_schema() -> Schema:
         },
         "$defs": definitions.schemas,
     }
+
+
+def plugin_schemas(tables: Mapping[str, Table]) -> dict[str, Schema]:
+    """The schemas of tables of plug-ins by name, those of their entries as name.kind.
+
+    A table that entries of another one name must stand before it.
+    """
+    definitions = _Definitions()
+    for name, table in tables.items():
+        definitions.add_table(name, table)
+    return definitions.schemas
 
 
 def _replay_keys(definitions: _Definitions) -> Schema:

@@ -68,19 +68,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def readme_lines() -> str:
-    """The code that README shows for the files."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text[text.index("## The files of an experiment") :]
-    return section.partition("```python\n")[2].partition("```")[0]
+def shown_lines() -> str:
+    """The code that docs/results.md shows for the files."""
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    return text.partition("```python\n")[2].partition("```")[0]
 
 
-def test_the_lines_in_readme_give_the_same_numbers(
+def test_the_lines_that_docs_show_give_the_same_numbers(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     found: dict[str, object] = {}
-    exec(readme_lines(), found)
+    exec(shown_lines(), found)
     by_pandas = found["by_pandas"]
     by_duckdb, by_polars = found["by_duckdb"].df(), found["by_polars"].collect().to_pandas()
     assert by_pandas["run"].nunique() == STATUSES["finished"]
