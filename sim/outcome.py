@@ -173,7 +173,8 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
         print("\n".join(_replay_lines(outcome.rows)))
     else:
         _print_runs(outcome)
-    for warning in (*experiment.warnings, *extrapolation_warnings(outcome.rows)):
+    of_rows = extrapolation_warnings(outcome.rows) + sampled_warnings(outcome.rows)
+    for warning in (*experiment.warnings, *of_rows):
         print(f"warning: {warning}")
     for path in outcome.files:
         print(path)
@@ -220,6 +221,18 @@ def extrapolation_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{worst['extrapolated']}"
         )
     return lines
+
+
+def sampled_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One sentence if runs had more events than they may record, about the one with most."""
+    sampled = [row for row in rows if (row.get("record_every") or 1) > 1]
+    if not sampled:
+        return []
+    worst = max(sampled, key=lambda row: int(row["record_every"]))
+    return [
+        f"record: more rows than max_events in {len(sampled)} runs: only some iterations are "
+        f"recorded; fewest in {worst['run']}, every {worst['record_every']}th"
+    ]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

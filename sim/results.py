@@ -7,6 +7,8 @@
                        /runs/<run>/summary.json   this run's row
                                   /requests.parquet, timeline.parquet, blocks.parquet
                                   /replicas.csv   one row a replica, if there are any
+                                  /iterations.parquet, phases.parquet, block_events.parquet,
+                                   table_events.parquet   with `record: blocks`
                                   /manifest.json  key, versions, wall time, hashes of the others
 
 A run is done if its manifest has the key that is asked for and every file it lists is there with

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.allocators import blocks
+from sim.allocators import blocks, entries
 from sim.allocators.base import Allocator, BoolArray
 from sim.sequence import MAX_FINAL_TOKENS, NUM_SLOTS, IntArray
 
@@ -47,6 +47,26 @@ class BlockTables(Allocator):
 
     def held_ranges(self, row: int) -> IntArray:
         return self._ranges(self.block_table(row))
+
+    def table_entries(self, rows: IntArray) -> IntArray:
+        size = self.block_size
+        found = entries.numbered(self._rows[rows, NUM_SLOTS] // size)
+        index = found[:, entries.INDEX]
+        block_ids = self._table[self._places(rows)[found[:, entries.WHICH]], index].astype(np.int64)
+        on_host = block_ids >= self.num_blocks
+        found[:, entries.ON_HOST] = on_host
+        found[:, entries.START] = (block_ids - on_host * self.num_blocks) * size
+        found[:, entries.SIZE] = size
+        entries.fill(found, self._rows[rows], index * size)
+        return found
+
+    def _places(self, rows: IntArray) -> IntArray:
+        """Where the rows' tables stand."""
+        return rows
+
+    def free_ranges(self) -> IntArray:
+        first = self.num_blocks - self.num_usable_blocks
+        return np.array([[first, self.num_usable_blocks]], np.int64) * self.block_size
 
     def _ranges(self, block_ids: IntArray) -> IntArray:
         """(first slot, slots) of blocks: shape (blocks, 2)."""

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sim.allocators import blocks, tree_slots
+from sim.allocators import blocks, entries, tree_slots
 from sim.allocators.base import Admission, BoolArray
 from sim.allocators.cached_check import check_tables
 from sim.allocators.terms import check_terms, retire_row
@@ -225,6 +225,28 @@ class Radix(TreeMemory):
         firsts = np.flatnonzero(np.diff(table, prepend=table[0] - 2) != 1)
         lengths = np.diff(firsts, append=len(table))
         return np.stack([table[firsts] - 1, lengths], axis=1) * self.block_size
+
+    def table_entries(self, rows: IntArray) -> IntArray:
+        size = self.block_size
+        found = entries.numbered(self._rows[rows, NUM_SLOTS] // size)
+        if len(found):
+            tables = [self.block_table(row) for row in rows.tolist() if self._rows[row, NUM_SLOTS]]
+            found[:, entries.START] = (np.concatenate(tables) - 1) * size
+        found[:, entries.SIZE] = size
+        entries.fill(found, self._rows[rows], found[:, entries.INDEX] * size)
+        return found
+
+    def free_ranges(self) -> IntArray:
+        first = (self.free_blocks() - 1) * self.block_size
+        return np.stack([first, np.full_like(first, self.block_size)], axis=1)
+
+    def cached_ranges(self) -> IntArray:
+        """All that is not free: what rows do not hold of it is the tree's."""
+        is_used = np.ones(self.num_blocks, np.bool_)
+        is_used[self.free_blocks() - 1] = False
+        first = np.flatnonzero(is_used) * self.block_size
+        size = np.full_like(first, self.block_size)
+        return np.stack([first, size, size], axis=1)
 
     def free_blocks(self) -> IntArray:
         """Ids of free blocks, the next one to be handed out first."""
