@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.allocators import ALLOCATORS
-from support.recordings import (
+from recordings import (
     Truth,
     record_example,
     replayed,
     with_moved_holes,
 )
-from support.sleep_examples import Example, choose_example, left_behind, run_example
+from sleep_examples import Example, choose_example, left_behind, run_example
 
 
 def check_replay(example: Example, max_rows: int = 1 << 40) -> int:

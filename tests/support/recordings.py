@@ -14,7 +14,7 @@ from sim.engine import Memory, Run, simulate
 from sim.recording.recording import Recording
 from sim.schedulers.base import MEMORY, Scheduler
 from sim.sequence import NUM_SLOTS, REQUEST
-from support.sleep_examples import Example, parts_of, requests_and_options
+from sleep_examples import Example, parts_of, requests_and_options
 
 Tables = dict[str, pd.DataFrame]
 Table = list[tuple[str, int, int]]
