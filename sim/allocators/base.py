@@ -282,7 +282,7 @@ class Allocator(ABC):
     def table_entries(self, rows: IntArray) -> IntArray:
         """All that the rows hold, entry by entry of their tables: see sim.allocators.entries."""
         pieces = [(self.held_ranges(row), self.host_ranges(row)) for row in rows.tolist()]
-        return entries.listed(self.sequences.rows[rows], pieces)
+        return entries.listed(self.sequences.rows, rows, pieces)
 
     def free_ranges(self) -> IntArray:
         """(first slot, slots) of what is free, unless a row holds it or it is cached.

@@ -49,15 +49,13 @@ class BlockTables(Allocator):
         return self._ranges(self.block_table(row))
 
     def table_entries(self, rows: IntArray) -> IntArray:
-        size = self.block_size
-        found = entries.numbered(self._rows[rows, NUM_SLOTS] // size)
-        index = found[:, entries.INDEX]
-        block_ids = self._table[self._places(rows)[found[:, entries.WHICH]], index].astype(np.int64)
-        on_host = block_ids >= self.num_blocks
-        found[:, entries.ON_HOST] = on_host
-        found[:, entries.START] = (block_ids - on_host * self.num_blocks) * size
-        found[:, entries.SIZE] = size
-        entries.fill(found, self._rows[rows], index * size)
+        counts = self._rows[rows, NUM_SLOTS] // self.block_size
+        found: IntArray = np.empty((int(counts.sum()), entries.NUM_COLUMNS), np.int64)
+        size, num_device = self.block_size, self.num_blocks
+        entries.name_blocks(
+            self._rows, self._table, rows, self._places(rows), size, num_device, found
+        )
+        entries.fill(self._rows, rows, counts, found)
         return found
 
     def _places(self, rows: IntArray) -> IntArray:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, IntArray
+from sim.allocators.blocks import BlockIds
+from sim.jit import compiled
+from sim.sequence import FINAL_TOKENS, NUM_COMPUTED, NUM_SLOTS, IntArray
 
 # columns
 WHICH = 0  # of the rows that were asked for: its place among them
@@ -22,36 +24,64 @@ ON_HOST = 6  # 1 if the slots are the host's
 NUM_COLUMNS = 7
 
 
-def listed(sequences: IntArray, pieces: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
-    """Entries of rows: sequences[i] is a row, pieces[i] its (start, size) on device and host."""
-    counts = np.array([len(device) + len(host) for device, host in pieces], np.int64)
-    entries = numbered(counts)
+def listed(
+    sequences: IntArray, rows: IntArray, pieces: Sequence[tuple[IntArray, IntArray]]
+) -> IntArray:
+    """Entries of rows; pieces[i] is (start, size) of what rows[i] holds on device and host."""
+    counts = [len(device) + len(host) for device, host in pieces]
+    entries: IntArray = np.zeros((sum(counts), NUM_COLUMNS), np.int64)
     ranges = [part for pair in pieces for part in pair]
     if ranges:
         entries[:, START : SIZE + 1] = np.concatenate(ranges)
-    on_host = [np.repeat([0, 1], [len(device), len(host)]) for device, host in pieces]
-    if on_host:
+        on_host = [np.repeat([0, 1], [len(device), len(host)]) for device, host in pieces]
         entries[:, ON_HOST] = np.concatenate(on_host)
-    ends = np.cumsum(entries[:, SIZE])
-    before_row = np.concatenate([[0], ends])[np.cumsum(counts) - counts]
-    fill(entries, sequences, ends - entries[:, SIZE] - before_row[entries[:, WHICH]])
+    fill(sequences, rows, np.array(counts, np.int64), entries)
     return entries
 
 
-def numbered(counts: IntArray) -> IntArray:
-    """Entries of tables with so many entries each, of which only WHICH and INDEX are filled."""
-    total = int(counts.sum())
-    entries: IntArray = np.zeros((total, NUM_COLUMNS), np.int64)
-    entries[:, WHICH] = np.repeat(np.arange(len(counts)), counts)
-    entries[:, INDEX] = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    return entries
+@compiled
+def fill(sequences: IntArray, rows: IntArray, counts: IntArray, entries: IntArray) -> None:
+    """Number the entries of rows, counts[i] of rows[i], and say what is in them.
+
+    Where they begin and how large they are must be there already.
+    """
+    e = 0
+    for i in range(len(rows)):
+        offset = 0
+        computed = sequences[rows[i], NUM_COMPUTED]
+        final = sequences[rows[i], FINAL_TOKENS]
+        for index in range(counts[i]):
+            size = entries[e, SIZE]
+            written = min(max(computed - offset, 0), size)
+            reach = min(max(final - 1 - offset, 0), size)
+            entries[e, WHICH] = i
+            entries[e, INDEX] = index
+            entries[e, WRITTEN] = written
+            entries[e, RESERVED] = max(reach - written, 0)
+            offset += size
+            e += 1
 
 
-def fill(entries: IntArray, sequences: IntArray, offsets: IntArray) -> None:
-    """Say what is written and reserved in entries; offsets are the tokens before each of them."""
-    of_rows = sequences[entries[:, WHICH]]
-    size = entries[:, SIZE]
-    written = np.clip(of_rows[:, NUM_COMPUTED] - offsets, 0, size)
-    reach = np.clip(of_rows[:, FINAL_TOKENS] - 1 - offsets, 0, size)
-    entries[:, WRITTEN] = written
-    entries[:, RESERVED] = np.maximum(reach - written, 0)
+@compiled
+def name_blocks(
+    sequences: IntArray,
+    table: BlockIds,
+    rows: IntArray,
+    places: IntArray,
+    size: int,
+    num_device: int,
+    entries: IntArray,
+) -> None:
+    """Say where the blocks of rows are: those of rows[i] stand in table[places[i]].
+
+    Ids from num_device on are the host's.
+    """
+    e = 0
+    for i in range(len(rows)):
+        for index in range(sequences[rows[i], NUM_SLOTS] // size):
+            block = np.int64(table[places[i], index])
+            on_host = block >= num_device
+            entries[e, START] = (block - num_device if on_host else block) * size
+            entries[e, SIZE] = size
+            entries[e, ON_HOST] = 1 if on_host else 0
+            e += 1

@@ -244,8 +244,8 @@ class Prefix(BlockTables):
         return np.stack([found, columns[found, 1]], axis=1)
 
     def cached_ranges(self) -> IntArray:
-        columns = self._blocks[:-1, [cached_blocks.KEY, cached_blocks.REF_CNT]]
-        found = np.flatnonzero((columns[:, 0] != cached_blocks.NONE) & (columns[:, 1] == 0))
+        keys, refs = self._blocks[:-1, cached_blocks.KEY], self._blocks[:-1, cached_blocks.REF_CNT]
+        found = np.flatnonzero((keys != cached_blocks.NONE) & (refs == 0))
         size = np.full(len(found), self.block_size)
         return np.stack([found * self.block_size, size, size], axis=1)
 

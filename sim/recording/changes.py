@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.allocators.base import BoolArray
+from sim.jit import compiled
 from sim.recording.pool import (
     ENTRY,
     FIRST_SLOT,
@@ -22,12 +24,27 @@ GONE = -1  # the first slot of an entry behind the end of a table
 
 def changed_pieces(old: IntArray, new: IntArray) -> IntArray:
     """The pieces of new that old does not have just so; both cover the pool."""
-    if len(old) == len(new) and np.array_equal(old[:, START], new[:, START]):
-        return new[(old != new).any(axis=1)]
-    if not len(old):
-        return new
-    places = np.searchsorted(old[:, START], new[:, START]).clip(max=len(old) - 1)
-    return new[(old[places] != new).any(axis=1)]
+    which: IntArray = np.empty(len(new), np.int64)
+    return new[which[: compare_pieces(old, new, which)]]
+
+
+@compiled
+def compare_pieces(old: IntArray, new: IntArray, which: IntArray) -> int:
+    """Write the numbers of the pieces that are new to which; return how many they are."""
+    count = k = 0
+    for i in range(len(new)):
+        while k < len(old) and old[k, START] < new[i, START]:
+            k += 1
+        is_known = k < len(old)
+        if is_known:
+            for c in range(new.shape[1]):
+                if old[k, c] != new[i, c]:
+                    is_known = False
+                    break
+        if not is_known:
+            which[count] = i
+            count += 1
+    return count
 
 
 def apply_pieces(old: IntArray, rows: IntArray) -> IntArray:
@@ -78,34 +95,58 @@ def cut(rows: IntArray, block_size: int) -> IntArray:
 
 
 def changed_entries(old: IntArray, new: IntArray) -> IntArray:
-    """Entries of new that are not in old, and where tables of old now end."""
-    if old.shape == new.shape and np.array_equal(old, new):
-        return new[:0]
-    old_owners, old_firsts, old_counts = _tables(old)
-    owners, _, counts = _tables(new)
-    if not len(old):
-        return new
-    match = np.searchsorted(old_owners, owners).clip(max=len(old_owners) - 1)
-    known = np.where(old_owners[match] == owners, old_counts[match], 0)
-    in_old = new[:, ENTRY] < np.repeat(known, counts)
-    places = (np.repeat(old_firsts[match], counts) + new[:, ENTRY])[in_old]
-    is_new = np.ones(len(new), np.bool_)
-    is_new[in_old] = (old[places] != new[in_old]).any(axis=1)
-    left = np.zeros(len(old_owners), np.int64)  # entries that old tables have now
-    if len(owners):
-        back = np.searchsorted(owners, old_owners).clip(max=len(owners) - 1)
-        left = np.where(owners[back] == old_owners, counts[back], 0)
-    shorter = np.flatnonzero(left < old_counts)
-    ends: IntArray = np.zeros((len(shorter), old.shape[1]), np.int64)
-    ends[:, OWNER], ends[:, ENTRY] = old_owners[shorter], left[shorter]
-    ends[:, FIRST_SLOT] = GONE
-    return np.concatenate([ends, new[is_new]])
+    """Where tables of old now end, and entries of new that are not in old."""
+    which: IntArray = np.empty(len(new), np.int64)
+    ends: IntArray = np.zeros((len(old), old.shape[1]), np.int64)
+    num_changed, num_ends = compare_entries(old, new, which, ends)
+    return np.concatenate([ends[:num_ends], new[which[:num_changed]]])
 
 
-def _tables(entries: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Whose tables there are, where each begins, and how long it is."""
-    firsts = np.flatnonzero(entries[:, ENTRY] == 0)
-    return entries[firsts, OWNER], firsts, np.diff(firsts, append=len(entries))
+@compiled
+def compare_entries(
+    old: IntArray, new: IntArray, which: IntArray, ends: IntArray
+) -> tuple[int, int]:
+    """Write the numbers of changed entries to which, and a row for each table that is shorter now.
+
+    Returns how many they are.
+    """
+    num_changed = num_ends = k = 0
+    for i in range(len(new)):
+        while k < len(old) and is_before(old, k, new, i):
+            num_ends += note_end(old, k, ends, num_ends)
+            k += 1
+        is_known = k < len(old)
+        if is_known:
+            for c in range(new.shape[1]):
+                if old[k, c] != new[i, c]:
+                    is_known = False
+        if k < len(old) and old[k, OWNER] == new[i, OWNER] and old[k, ENTRY] == new[i, ENTRY]:
+            k += 1
+        if not is_known:
+            which[num_changed] = i
+            num_changed += 1
+    while k < len(old):
+        num_ends += note_end(old, k, ends, num_ends)
+        k += 1
+    return num_changed, num_ends
+
+
+@compiled
+def is_before(old: IntArray, k: int, new: IntArray, i: int) -> bool:
+    """Whether an old entry comes before a new one, and so is in no table any more."""
+    if old[k, OWNER] != new[i, OWNER]:
+        return bool(old[k, OWNER] < new[i, OWNER])
+    return bool(old[k, ENTRY] < new[i, ENTRY])
+
+
+@compiled
+def note_end(old: IntArray, k: int, ends: IntArray, count: int) -> int:
+    """Note that a table ends before an old entry, unless it ends before an earlier one; 1 or 0."""
+    if count > 0 and ends[count - 1, OWNER] == old[k, OWNER]:
+        return 0
+    ends[count, OWNER], ends[count, ENTRY] = old[k, OWNER], old[k, ENTRY]
+    ends[count, FIRST_SLOT] = GONE
+    return 1
 
 
 def apply_entries(old: IntArray, rows: IntArray) -> IntArray:
@@ -123,6 +164,6 @@ def apply_entries(old: IntArray, rows: IntArray) -> IntArray:
         return cells
     ends = ends[np.argsort(ends[:, OWNER])]
     match = np.searchsorted(ends[:, OWNER], cells[:, OWNER]).clip(max=len(ends) - 1)
-    is_beyond = ends[match, OWNER] == cells[:, OWNER]
+    is_beyond: BoolArray = ends[match, OWNER] == cells[:, OWNER]
     is_beyond &= cells[:, ENTRY] >= ends[match, ENTRY]
     return cells[~is_beyond]

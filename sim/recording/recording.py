@@ -85,9 +85,8 @@ class Recording:
         """Note who does what and, if the moment is kept, what is where; return its number."""
         if self._phases is None:
             self._phases = Phases(scheduler.requests)
-            allocator = scheduler.allocator
-            if allocator.num_blocks is not None:
-                self.history.block_size = getattr(allocator, "block_size", None)
+            self._pool = pool.Pool(scheduler.allocator)
+            self.history.block_size = self._pool.block_size
         number = self._num_moments
         self._num_moments += 1
         cells = scheduler.sequences.rows
@@ -100,7 +99,7 @@ class Recording:
         alive = pool.Owners(*(column[:num_alive] for column in owners))
         self._phases.see(now_ns, scheduler.sequences, alive, np.arange(num_alive) >= len(running))
         if is_last or number % self.history.every == 0:
-            self.history.add(number, now_ns, pool.look(scheduler.allocator, owners.sorted()))
+            self.history.add(number, now_ns, self._pool.look(owners.sorted()))
         return number
 
     def tables(self) -> dict[str, pd.DataFrame]:

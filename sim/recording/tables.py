@@ -129,7 +129,8 @@ def as_table(name: str, columns: Mapping[str, IntArray]) -> pd.DataFrame:
         if column.endswith("_s"):
             table[column] = cells / 1e9
         elif column in _NAMES_OF:
-            table[column] = pd.Categorical.from_codes(cells, list(_NAMES_OF[column]))
+            words = pd.Index(_NAMES_OF[column])
+            table[column] = pd.Categorical.from_codes(cells, words)
         else:
             table[column] = cells
     return pd.DataFrame(table)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from sim.allocators import ALLOCATORS
 from recordings import (
     Truth,
     record_example,
     replayed,
     with_moved_holes,
 )
-from sleep_examples import Example, choose_example, left_behind, run_example
+
+from sleep_examples import Example, choose_example
 
 
 def check_replay(example: Example, max_rows: int = 1 << 40) -> int:

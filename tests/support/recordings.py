@@ -54,9 +54,7 @@ def truth_of(now_ns: int, scheduler: Scheduler) -> Truth:
         head = scheduler.head_row
     is_fragmented = head is not None and allocator.fragmented_for(head)
     usage = allocator.usage()
-    return Truth(
-        now_ns, usage, is_fragmented, scheduler.num_in_service, sorted(tables), refs
-    )
+    return Truth(now_ns, usage, is_fragmented, scheduler.num_in_service, sorted(tables), refs)
 
 
 def record_example(example: Example, max_rows: int = 1 << 40) -> tuple[Run, Recording, list[Truth]]:
@@ -85,7 +83,7 @@ class State:
             offset = slot - row["start_slot"]
             is_written = offset < row["num_written"]
             is_reserved = not is_written and offset < row["num_written"] + row["num_reserved"]
-            use = ("token_states" if is_written else "reserved" if is_reserved else "internal")
+            use = "token_states" if is_written else "reserved" if is_reserved else "internal"
             if row["state"] == "cached":
                 use = "cached" if is_written else "internal"
             elif row["state"] != "held":
@@ -96,7 +94,8 @@ class State:
         table = self.tables.setdefault((row["request"], row["sequence"]), [])
         entry = row["place"], row["start_slot"], row["num_slots"]
         if row["start_slot"] < 0:
-            assert row["index"] < len(table) and row["num_slots"] == 0
+            assert row["index"] < len(table)
+            assert row["num_slots"] == 0
             del table[row["index"] :]
         elif row["index"] == len(table):
             table.append(entry)
