@@ -254,7 +254,7 @@ class Replica:
         recorder.log[0] = self.allocator.recorded
         recorder.idle(self.scheduler.num_waiting)
         if self.recording is not None:
-            self.recording.idle(since_ns, self.scheduler)
+            self.recording.idle(since_ns, int(self.env.now), self.scheduler)
 
 
 def simulate(

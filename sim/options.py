@@ -24,8 +24,8 @@ class Recorded(Protocol):
     def ended(self, end_ns: int) -> None:
         """The iteration has ended."""
 
-    def idle(self, since_ns: int, scheduler: Scheduler) -> None:
-        """Nothing has run since then; the state has not changed in that time."""
+    def idle(self, since_ns: int, end_ns: int, scheduler: Scheduler) -> None:
+        """Nothing has run in this time, and nothing has changed."""
 
     def close(self, end_ns: int, scheduler: Scheduler, own: Iterable[int]) -> None:
         """The run has ended; own are the requests that have arrived at this replica."""

@@ -92,10 +92,21 @@ def summary_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     return table
 
 
-def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
-    """Read what figures are drawn from, and the names of the experiment's figures.
+@dataclass(frozen=True)
+class Facts:
+    """What a folder of results says of itself; made are the runs whose tables are theirs."""
 
-    Raises ResultsError if the folder holds no finished experiment.
+    name: str
+    figures: list[str]
+    cost_source: str
+    summary: pd.DataFrame
+    made: list[str]
+
+
+def read_facts(folder: Path) -> Facts:
+    """Read what a folder of results says of itself.
+
+    Raises ResultsError if it holds no finished experiment.
     """
     path = folder / "experiment.json"
     accepted = "accepted: a folder that kvsim run has written"
@@ -109,21 +120,30 @@ def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
         raise results.ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
     _check_runs(folder, runs)
     summary = results.read_table(folder / "summary.csv")
+    return Facts(name, own, cost_source, summary, _made(summary, runs))
+
+
+def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
+    """Read what figures are drawn from, and the names of the experiment's figures.
+
+    Raises ResultsError if the folder holds no finished experiment.
+    """
+    facts = read_facts(folder)
     tables: dict[str, dict[str, pd.DataFrame]] = {"timeline": {}, "requests": {}, "blocks": {}}
-    for run in _made(summary, runs):
+    for run in facts.made:
         for table, by_run in tables.items():
             file = folder / "runs" / run / f"{table}.parquet"
             if file.exists():
                 by_run[run] = results.read_table(file)
     read = figures.Results(
-        name=name,
-        summary=summary,
+        name=facts.name,
+        summary=facts.summary,
         timelines=tables["timeline"],
         requests=tables["requests"],
         blocks=tables["blocks"],
-        cost_source=cost_source,
+        cost_source=facts.cost_source,
     )
-    return read, own
+    return read, facts.figures
 
 
 def _made(summary: pd.DataFrame, runs: Sequence[str]) -> list[str]:

@@ -25,6 +25,7 @@ from sim.sequence import REQUEST, IntArray
 _END_NS = 0  # the first of an iteration's cells
 _FIRST_TERM = 3  # behind num_running and num_waiting
 NUM_ITERATION_CELLS = _FIRST_TERM + NUM_TERMS + 2
+_NO_TOKENS: IntArray = np.zeros(2, np.int64)
 
 # what the columns of the arrays are in the tables
 _ITERATION_NAMES = ("number", *ITERATIONS[1:])
@@ -56,11 +57,8 @@ class Recording:
         """An iteration begins: schedule() has been called."""
         number = self._see(now_ns, scheduler)
         if number % self.history.every == 0:
-            cells: IntArray = np.zeros((1, NUM_ITERATION_CELLS), np.int64)
-            cells[0, 1:_FIRST_TERM] = scheduler.num_in_service, scheduler.num_waiting
-            cells[0, _FIRST_TERM : _FIRST_TERM + NUM_TERMS] = _terms(scheduler)
-            cells[0, -2:] = scheduler.batch[[PREFILL_TOKENS, NUM_DECODE_SEQS]]
-            self.history.iterations.add(number, now_ns, cells)
+            num_tokens = scheduler.batch[[PREFILL_TOKENS, NUM_DECODE_SEQS]]
+            self._note(number, now_ns, scheduler, num_tokens)
             self._is_open = True
 
     def ended(self, end_ns: int) -> None:
@@ -70,10 +68,21 @@ class Recording:
             self._is_open = False
         self.history.thin()
 
-    def idle(self, since_ns: int, scheduler: Scheduler) -> None:
-        """Nothing has run since then."""
-        self._see(since_ns, scheduler)
-        self.history.thin()
+    def idle(self, since_ns: int, end_ns: int, scheduler: Scheduler) -> None:
+        """Nothing has run in this time."""
+        number = self._see(since_ns, scheduler)
+        if number % self.history.every == 0:
+            self._note(number, since_ns, scheduler, _NO_TOKENS)
+            self._is_open = True
+        self.ended(end_ns)
+
+    def _note(self, number: int, now_ns: int, scheduler: Scheduler, num_tokens: IntArray) -> None:
+        """Begin a row of iterations."""
+        cells: IntArray = np.zeros((1, NUM_ITERATION_CELLS), np.int64)
+        cells[0, 1:_FIRST_TERM] = scheduler.num_in_service, scheduler.num_waiting
+        cells[0, _FIRST_TERM : _FIRST_TERM + NUM_TERMS] = _terms(scheduler)
+        cells[0, -2:] = num_tokens
+        self.history.iterations.add(number, now_ns, cells)
 
     def close(self, end_ns: int, scheduler: Scheduler, own: Iterable[int]) -> None:
         """The run has ended; own are the requests that have arrived here."""

@@ -3,7 +3,8 @@
 Times are seconds from the trace's time zero, as everywhere; slots are numbered within the pool of
 a replica. A run without replicas has replica 0 only. Rows are in order of time, replica by replica.
 
-iterations.parquet: one row an iteration.
+iterations.parquet: one row an iteration, or a stretch of time in which nothing ran (num_running is
+0, and it computes no tokens). The rows follow each other without gaps, unless they are sampled.
     replica, start_s, end_s
     num_running, num_waiting        requests in service and waiting, after schedule()
     token_states, reserved, internal, external, cached, free
