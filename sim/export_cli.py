@@ -22,7 +22,7 @@ def add_export(commands: Any) -> None:
         metavar="FILE",
         nargs="?",
         const=OWN_FOLDER,
-        help="a trace of the runs in FILE, zipped if it ends in .gz; without FILE one for each run, "
+        help="a trace of the runs in FILE, zipped if it ends in .gz; without FILE one a run, in "
         "RESULTS/perfetto/RUN.json.gz",
     )
     parser.add_argument("--csv", metavar="DIR", help="all tables as CSV in DIR")

@@ -17,7 +17,7 @@ import gzip
 import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -90,14 +90,14 @@ def run_events(source: Source, run: str, pids: Iterator[int]) -> Iterator[Event]
         steps = timeline.assign(replica=0)
         phases = known_phases(requests, timeline["end_s"].max())
     replicas = sorted({*phases["replica"].tolist(), *steps["replica"].tolist()})
-    facts = requests.set_index("request")[list(FACTS)]
+    facts = dict(zip(requests["request"].tolist(), _records(requests, FACTS), strict=True))
     for replica in replicas:
         own = f"{run}, replica {replica}" if len(replicas) > 1 else run
         pid = next(pids)
         yield from _process(pid, f"{own}: engine" if is_recorded else f"{own}: averages")
         here = steps[steps["replica"] == replica]
         if is_recorded:
-            yield from _iterations(pid, here[here["num_running"] > 0])
+            yield from _iterations(pid, here[here[["num_running", *TOKENS]].any(axis=1)])
         yield from _counters(pid, here)
         pid = next(pids)
         yield from _process(pid, f"{own}: requests")
@@ -115,7 +115,7 @@ def known_phases(requests: pd.DataFrame, end_s: float) -> pd.DataFrame:
             until = until.fillna(later)
         table = {"request": requests["request"], "sequence": 0, "phase": phase}
         table |= {"start_s": bounds[number], "end_s": until}
-        table["replica"] = requests["replica"] if "replica" in requests else 0
+        table["replica"] = requests.get("replica", 0)
         stretches.append(pd.DataFrame(table))
     phases = pd.concat(stretches, ignore_index=True)
     phases = phases[(phases["start_s"] < phases["end_s"]) & (phases["replica"] >= 0)]
@@ -155,7 +155,7 @@ def _iterations(pid: int, steps: pd.DataFrame) -> Iterator[Event]:
     """The track of a replica's iterations."""
     yield from _thread(pid, ITERATIONS_TRACK, "iterations")
     place = {"pid": pid, "tid": ITERATIONS_TRACK, "cat": "iteration"}
-    columns = steps[[*COUNTS, *TOKENS]].to_dict("records")
+    columns = _records(steps, [*COUNTS, *TOKENS])
     times = zip(_microseconds(steps["start_s"]), _microseconds(steps["end_s"]), strict=True)
     for between, args in zip(times, columns, strict=True):
         names = [word for word, column in zip(WORK, TOKENS, strict=True) if args[column]]
@@ -171,7 +171,7 @@ def _counters(pid: int, steps: pd.DataFrame) -> Iterator[Event]:
     for name, columns in (("KV slots", list(TERM_NAMES)), ("requests", list(COUNTS))):
         last: Event | None = None
         place = {"ph": "C", "pid": pid, "name": name}
-        for ts, args in zip(times, steps[columns].to_dict("records"), strict=True):
+        for ts, args in zip(times, _records(steps, columns), strict=True):
             if args != last:
                 yield {**place, "ts": ts, "args": args}
             last = args
@@ -179,21 +179,24 @@ def _counters(pid: int, steps: pd.DataFrame) -> Iterator[Event]:
             yield {**place, "ts": _microseconds(steps["end_s"])[-1], "args": last}
 
 
-def _lives(pid: int, phases: pd.DataFrame, facts: pd.DataFrame) -> Iterator[Event]:
+def _lives(pid: int, phases: pd.DataFrame, facts: Mapping[int, Event]) -> Iterator[Event]:
     """A track for each sequence, with its phases; its first slice has the facts of its request."""
-    tracks = phases.groupby(["request", "sequence"], sort=True)
+    ordered = phases.sort_values(["request", "sequence", "start_s"], kind="stable")
+    columns = [ordered[name].tolist() for name in ("request", "sequence", "phase")]
+    times = _microseconds(ordered["start_s"]), _microseconds(ordered["end_s"])
+    rows = zip(*columns, *times, strict=True)
+    tracks = itertools.groupby(rows, key=lambda row: (row[0], row[1]))
     for tid, ((request, sequence), own) in enumerate(tracks, 1):
         name = f"request {request}" + (f", sequence {sequence}" if sequence else "")
         yield from _thread(pid, tid, name)
-        args: Event = {"request": int(request), "sequence": int(sequence)}
-        args |= {name: _plain(value) for name, value in facts.loc[request].items()}
+        args: Event = {"request": request, "sequence": sequence, **facts[request]}
         place = {"pid": pid, "tid": tid, "cat": "request"}
-        times = zip(_microseconds(own["start_s"]), _microseconds(own["end_s"]), strict=True)
-        for between, phase in zip(times, own["phase"].tolist(), strict=True):
-            yield from _slice(place, phase, between, args)
+        for _, _, phase, start, end in own:
+            yield from _slice(place, phase, (start, end), args)
             args = {}
 
 
-def _plain(value: Any) -> Any:
-    """A cell as JSON has it."""
-    return value.item() if isinstance(value, np.generic) else value
+def _records(table: pd.DataFrame, columns: Sequence[str]) -> list[Event]:
+    """The rows as mappings, of plain Python values."""
+    cells = zip(*(table[column].tolist() for column in columns), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in cells]

@@ -1,4 +1,4 @@
-"""All tables of an experiment in one folder: one file a table, whose column `run` says of which run.
+"""All tables of an experiment in one folder: one file a table, with a column `run`.
 
 columns.csv beside them has a row for each column of each table: its unit, and what it is.
 """

@@ -107,7 +107,7 @@ def find(pieces: IntArray, start: int) -> int:
     """The number of the piece that begins at a slot."""
     low, high = 0, len(pieces)
     if high > 1 and pieces[1, START] > 0:  # blocks, mostly
-        guess = start // pieces[1, START]
+        guess: int = start // pieces[1, START]
         if guess < high and pieces[guess, START] == start:
             return guess
     while low < high:

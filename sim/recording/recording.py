@@ -98,15 +98,13 @@ class Recording:
             self.history.block_size = self._pool.block_size
         number = self._num_moments
         self._num_moments += 1
-        cells = scheduler.sequences.rows
         swapped = [row for rows in scheduler.swapped().values() for row in rows]
         running = scheduler.running[: scheduler.num_running]
-        rows = np.concatenate([running, np.array(swapped + scheduler.padding, np.int64)])
-        requests = cells[rows, REQUEST]
+        rows = np.concatenate([running, np.array(scheduler.padding + swapped, np.int64)])
+        requests = scheduler.sequences.rows[rows, REQUEST]
         owners = pool.Owners(rows, requests, self._numbering.number(rows, requests))
-        num_alive = len(running) + len(swapped)
-        alive = pool.Owners(*(column[:num_alive] for column in owners))
-        self._phases.see(now_ns, scheduler.sequences, alive, np.arange(num_alive) >= len(running))
+        is_away = np.arange(len(rows)) >= len(rows) - len(swapped)
+        self._phases.see(now_ns, scheduler.sequences, owners, is_away)
         if is_last or number % self.history.every == 0:
             self.history.add(number, now_ns, self._pool.look(owners.sorted()))
         return number

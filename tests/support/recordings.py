@@ -127,8 +127,7 @@ def replayed(tables: Tables, num_slots: int) -> Iterator[tuple[dict[str, Any], S
     blocks = tables["block_events"].to_dict("records")
     entries = tables["table_events"].to_dict("records")
     block = entry = 0
-    iterations = tables["iterations"]
-    for iteration in iterations[iterations["num_running"] > 0].to_dict("records"):
+    for iteration in tables["iterations"].to_dict("records"):
         while block < len(blocks) and blocks[block]["time_s"] <= iteration["start_s"]:
             state.apply_block(blocks[block])
             block += 1
