@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from recordings import State, Tables, Truth, record_example, replayed, with_moved_holes
+
 from sim.sequence import (
     ARRIVAL_NS,
     FINISH_NS,
+    FINISHED,
     FIRST_SCHEDULED_NS,
     NEVER_NS,
     NUM_PREEMPTIONS,
+    STATUS,
     IntArray,
 )
 from sleep_examples import FIXED_EXAMPLES, Example, choose_example, left_behind, run_example
@@ -80,7 +83,7 @@ def check_phases(tables: Tables, requests: IntArray, end_ns: int) -> None:
     for request, rows in lives.items():
         first = [row for row in rows if row["sequence"] == 0]
         assert first[0]["start_s"] == requests[request, ARRIVAL_NS] / 1e9
-        for before, after in zip(first[:-1], first[1:], strict=True):
+        for before, after in itertools.pairwise(first):
             assert before["end_s"] == after["start_s"]
             assert before["phase"] != after["phase"]
         finish = requests.item(request, FINISH_NS)
@@ -88,9 +91,13 @@ def check_phases(tables: Tables, requests: IntArray, end_ns: int) -> None:
         assert max(row["end_s"] for row in rows) == finish / 1e9
         scheduled = requests.item(request, FIRST_SCHEDULED_NS)
         ran = [row for row in first if row["phase"] != "queued"]
-        assert bool(ran) == (scheduled != NEVER_NS)
         if ran:
-            assert (ran[0]["phase"], ran[0]["start_s"]) == ("prefill", scheduled / 1e9)
+            assert ran[0]["phase"] == "prefill"
+            assert ran[0]["start_s"] >= scheduled / 1e9 >= 0
+        else:  # a schedule() may admit a request and take it back
+            assert requests.item(request, STATUS) != FINISHED
+        if requests.item(request, STATUS) == FINISHED and len(ran) <= 2:
+            assert ran[0]["start_s"] == scheduled / 1e9
         if requests.item(request, NUM_PREEMPTIONS) == 0:
             assert all(row["phase"] in {"queued", "prefill", "decode"} for row in rows)
 
