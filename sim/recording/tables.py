@@ -1,7 +1,7 @@
 """The tables that a run with `record: blocks` leaves beside its others, as Parquet.
 
 Times are seconds from the trace's time zero, as everywhere; slots are numbered within the pool of
-a replica. A run without replicas has replica 0 only. Rows are in order of time, replica by replica.
+a replica. A run without replicas has replica 0 only.
 
 iterations.parquet: one row an iteration, or a stretch of time in which nothing ran (num_running is
 0, and it computes no tokens). The rows follow each other without gaps, unless they are sampled.
@@ -54,10 +54,14 @@ The state during an iteration is that after its schedule(), so a row's time is t
 iteration, or the end of the last one before nothing ran. An allocator that does not say where its
 slots are (unbounded) has no block events and no table events.
 
+A row of phases.parquet is in order of request, sequence and time; a file's other rows are in order
+of time, replica by replica.
+
 Above `max_events` rows in all but phases, a run is sampled: only every k-th moment is kept, with k
 doubled until there are few enough, and earlier moments are thinned alike. A moment is an iteration,
-or a time at which nothing ran. At the moments kept the tables are exact. The summary's column
-record_every is k: 1 if all is there.
+or a time at which nothing ran; the end of the run is always kept. At the moments kept the tables are
+exact. The summary's column record_every is k, 1 if all is there; record_block_size is the slots of a
+block, 0 of memory without blocks. Replicas share max_events evenly.
 """
 
 from __future__ import annotations
