@@ -58,10 +58,10 @@ A row of phases.parquet is in order of request, sequence and time; a file's othe
 of time, replica by replica.
 
 Above `max_events` rows in all but phases, a run is sampled: only every k-th moment is kept, with k
-doubled until there are few enough, and earlier moments are thinned alike. A moment is an iteration,
-or a time at which nothing ran; the end of the run is always kept. At the moments kept the tables are
-exact. The summary's column record_every is k, 1 if all is there; record_block_size is the slots of a
-block, 0 of memory without blocks. Replicas share max_events evenly.
+doubled until there are few enough, and earlier moments are thinned alike. A moment is an
+iteration, or a time at which nothing ran; the end of the run is always kept. At the moments kept
+the tables are exact. The summary's column record_every is k, 1 if all is there; record_block_size
+is the slots of a block, 0 of memory without blocks. Replicas share max_events evenly.
 """
 
 from __future__ import annotations
