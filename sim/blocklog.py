@@ -1,4 +1,9 @@
-"""A log of who holds which slots, iteration by iteration, for pools small enough to look at."""
+"""A log of who holds which slots, iteration by iteration, for pools small enough to look at.
+
+For the figures pool_map and block_tables, whose panels are moments, the end of an iteration among
+them, with what was copied and swapped, and what each sequence has written in a block that it
+shares. sim.recording keeps changes of pools of any size, and neither of these.
+"""
 
 from __future__ import annotations
 

@@ -18,13 +18,21 @@ import numpy as np
 import simpy
 
 from sim.allocators.base import Allocator
-from sim.arrivals import FOREVER_NS, Arrivals, Source
+from sim.arrivals import FOREVER_NS, Arrivals, FollowUps, Source
 from sim.batch import COPIED_TOKENS, FIRST_FINISH, SWAPPED_BLOCKS, SWAPPED_TOKENS
 from sim.costs.base import CostModel
-from sim.options import PLAIN, Memory, Observer, Options
+from sim.options import PLAIN, Memory, Observer, Options, Recorded
 from sim.recorder import Recorder
 from sim.schedulers.base import MEMORY, TOKEN_BUDGET, Scheduler
-from sim.sequence import ARRIVAL_NS, FINISH_NS, FINISHED, STATUS, IntArray, SequenceTable
+from sim.sequence import (
+    ARRIVAL_NS,
+    FINISH_NS,
+    FINISHED,
+    PENDING,
+    STATUS,
+    IntArray,
+    SequenceTable,
+)
 
 __all__ = ["Memory", "Observer", "Options", "Replica", "Run", "simulate"]
 
@@ -63,6 +71,7 @@ class Replica:
         self.single_step = False
         self.observe: Observer | None = None
         self.observe_end: Observer | None = None
+        self.recording: Recorded | None = None
         self._num_scheduled = 0  # of the planned iterations, those whose tokens are written
         self.copies_kv = self.allocator.copies_kv
         self._counts_extrapolation = cost.counts_extrapolation
@@ -71,6 +80,11 @@ class Replica:
         self._rows = scheduler.running[:0]  # that run in the planned iterations
         refused = np.flatnonzero(scheduler.never_fits(scheduler.requests))
         self._refused = frozenset(refused.tolist())
+
+    def record(self, recording: Recorded | None) -> None:
+        """Let somebody keep every iteration, which turns sleeping off."""
+        self.recording = recording
+        self.single_step |= recording is not None
 
     def run(self) -> Generator[simpy.Event, None, None]:
         """The SimPy process: iterate until nothing is left that could change anything."""
@@ -145,6 +159,8 @@ class Replica:
             self._note_copies()
         if self.observe is not None:
             self.observe(now_ns, scheduler)
+        if self.recording is not None:
+            self.recording.scheduled(now_ns, scheduler)
         recorder.boundaries[0] = now_ns
         recorder.log[0] = self.allocator.recorded
         self._num_scheduled = 1
@@ -204,6 +220,8 @@ class Replica:
         scheduler.complete(recorder.boundaries, count)
         if self.observe_end is not None:
             self.observe_end(recorder.boundaries.item(count), scheduler)
+        if self.recording is not None:
+            self.recording.ended(recorder.boundaries.item(count))
         if not recorder.is_measuring:
             recorder.finished(scheduler.num_finished, recorder.boundaries.item(count))
 
@@ -235,6 +253,8 @@ class Replica:
         recorder.boundaries[:2] = (since_ns, self.env.now)
         recorder.log[0] = self.allocator.recorded
         recorder.idle(self.scheduler.num_waiting)
+        if self.recording is not None:
+            self.recording.idle(since_ns, int(self.env.now), self.scheduler)
 
 
 def simulate(
@@ -259,9 +279,13 @@ def simulate(
     is_observed = options.observe is not None or options.observe_end is not None
     replica.single_step = options.single_step or is_observed
     replica.observe, replica.observe_end = options.observe, options.observe_end
+    replica.record(options.recording(0))
     replica.copies_kv |= options.branches is not None
     env.process(replica.run())
     env.run()
+    if replica.recording is not None:
+        own = arrived(requests, options.follow_ups)
+        replica.recording.close(int(env.now), scheduler, own)
     reason = stall_reason(scheduler)
     return Run(
         requests=requests,
@@ -289,6 +313,16 @@ def bind_parts(
     if options.branches is not None:
         scheduler.bind_branches(options.branches)
     scheduler.bind(requests, sequences, allocator)
+
+
+def arrived(requests: IntArray, follow_ups: FollowUps | None) -> IntArray:
+    """The requests of a run that has ended which arrived, or have been told never to."""
+    has_come = np.ones(len(requests), np.bool_)
+    if follow_ups is not None:
+        is_pending = requests[:, STATUS] == PENDING
+        parent = follow_ups.parent
+        has_come = ~(is_pending & (parent >= 0) & is_pending[parent])
+    return np.flatnonzero(has_come)
 
 
 def stall_reason(scheduler: Scheduler) -> str:

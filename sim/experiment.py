@@ -267,6 +267,7 @@ def _specs(
                 folder=str(folder),
                 skip=cell.skip,
                 num_requests=cell.num_requests,
+                max_events=top.max_events,
             )
 
 
@@ -319,6 +320,7 @@ def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:
         "sweep": data.get("sweep") or {},
         "slo": first.slo,
         "figures": list(first.top.figures or ()),
+        **({"record": {"max_events": first.top.max_events}} if first.top.max_events else {}),
     }
 
 

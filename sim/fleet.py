@@ -271,7 +271,7 @@ def simulate_fleet(
     """Run requests (see sim.sequence, in order of arrival) on replicas behind a router, to the end.
 
     memory is that of each replica; session is the session of each request. requests receives the
-    outcomes, and the times at which follow-ups arrive. Nobody can observe the iterations.
+    outcomes, and the times at which follow-ups arrive. Observers are not asked, recordings are.
     Raises ValueError if an allocator cannot use the pool.
     """
     arrivals = Arrivals(requests, options.follow_ups)
@@ -283,6 +283,7 @@ def simulate_fleet(
         bind_parts(requests, memory, parts.allocator, parts.scheduler, options)
         member = FleetReplica(env, Inbox(arrivals, number, replica_of), parts)
         member.single_step = options.single_step
+        member.record(options.recording(number))
         member.copies_kv |= options.branches is not None
         members.append(member)
     router.bind(len(members), requests, session)
@@ -297,6 +298,8 @@ def _fleet_run(fleet: Fleet, requests: IntArray, replica_of: IntArray, start_ns:
     runs = []
     for number, replica in enumerate(fleet.replicas):
         own = np.flatnonzero(replica_of == number)
+        if replica.recording is not None:
+            replica.recording.close(end_ns, replica.scheduler, own)
         reason = stall_reason(replica.scheduler)
         status = "stalled" if reason else "finished"
         parts = replica.recorder, replica.scheduler, replica.allocator

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sim.hardware_keys import Bytes, ModelLen
 from sim.plugins import Strict
 from sim.pool import DType, KvCacheKeys, KvDType, NumGpus
+from sim.recording.tables import DEFAULT_MAX_EVENTS
 
 Seconds = Annotated[float, Field(gt=0)]
 MAX_REPLICAS = 10_000
@@ -37,6 +38,27 @@ class ReplicasKeys(Strict):
 
     count: Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
     router: Any = None
+
+
+class RecordKeys(Strict):
+    """What a run keeps of every iteration, beside its other tables (sim.recording.tables).
+
+    blocks says whether it does: iterations, phases of requests, and every change of the pool and of
+    block tables. max_events is how many rows there may be of a run; one with more is sampled.
+    """
+
+    blocks: bool = True
+    max_events: Annotated[int, Field(ge=1000)] = DEFAULT_MAX_EVENTS
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_word(cls, value: Any) -> Any:
+        """The word blocks is short for a mapping."""
+        if isinstance(value, dict):
+            return value
+        if value == "blocks":
+            return {}
+        raise ValueError(f"got {value!r}; accepted: blocks, or {{blocks: true, max_events: N}}")
 
 
 class TopKeys(Strict):
@@ -69,6 +91,8 @@ class TopKeys(Strict):
     combination; engine may be all, for every preset.
     slo are limits that a request must keep to count as good.
     figures are drawn when all runs are done.
+    record is blocks, or {blocks: true, max_events: 2000000}: each run keeps who held which block
+    when, and what every request did; nothing if it is left out.
     """
 
     name: str
@@ -93,6 +117,12 @@ class TopKeys(Strict):
     sweep: Any = None
     slo: SloKeys | None = None
     figures: list[str] | None = None
+    record: RecordKeys | None = None
+
+    @property
+    def max_events(self) -> int:
+        """How many rows a run may record; 0 if it records nothing."""
+        return self.record.max_events if self.record is not None and self.record.blocks else 0
 
 
 class ReplayedTrace(Strict):

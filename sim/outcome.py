@@ -104,10 +104,21 @@ def summary_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     return table
 
 
-def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
-    """Read what figures are drawn from, and the names of the experiment's figures.
+@dataclass(frozen=True)
+class Facts:
+    """What a folder of results says of itself; made are the runs whose tables are theirs."""
 
-    Raises ResultsError if the folder holds no finished experiment.
+    name: str
+    figures: list[str]
+    cost_source: str
+    summary: pd.DataFrame
+    made: list[str]
+
+
+def read_facts(folder: Path) -> Facts:
+    """Read what a folder of results says of itself.
+
+    Raises ResultsError if it holds no finished experiment.
     """
     path = folder / "experiment.json"
     accepted = "accepted: a folder that kvsim run has written"
@@ -121,12 +132,23 @@ def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
         raise results.ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
     _check_runs(folder, runs)
     summary = results.read_table(folder / "summary.csv")
-    made = _made(summary, runs)
+    return Facts(name, own, cost_source, summary, _made(summary, runs))
+
+
+def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
+    """Read what figures are drawn from, and the names of the experiment's figures.
+
+    Raises ResultsError if the folder holds no finished experiment.
+    """
+    facts = read_facts(folder)
     timelines, requests, blocks = (
-        results.Tables(folder / "runs", table, made) for table in ("timeline", "requests", "blocks")
+        results.Tables(folder / "runs", table, facts.made)
+        for table in ("timeline", "requests", "blocks")
     )
-    read = figures.Results(name, summary, timelines, requests, blocks, cost_source)
-    return read, own
+    read = figures.Results(
+        facts.name, facts.summary, timelines, requests, blocks, facts.cost_source
+    )
+    return read, facts.figures
 
 
 def _made(summary: pd.DataFrame, runs: Sequence[str]) -> list[str]:
@@ -176,7 +198,8 @@ def print_outcome(experiment: Experiment, outcome: Outcome) -> None:
         print("\n".join(_replay_lines(outcome.rows)))
     else:
         _print_runs(outcome)
-    for warning in (*experiment.warnings, *extrapolation_warnings(outcome.rows)):
+    of_rows = extrapolation_warnings(outcome.rows) + sampled_warnings(outcome.rows)
+    for warning in (*experiment.warnings, *of_rows):
         print(f"warning: {warning}")
     for path in outcome.files:
         print(path)
@@ -223,6 +246,18 @@ def extrapolation_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{worst['extrapolated']}"
         )
     return lines
+
+
+def sampled_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One sentence if runs had more events than they may record, about the one with most."""
+    sampled = [row for row in rows if (row.get("record_every") or 1) > 1]
+    if not sampled:
+        return []
+    worst = max(sampled, key=lambda row: int(row["record_every"]))
+    return [
+        f"record: more rows than max_events in {len(sampled)} runs: only some iterations are "
+        f"recorded; fewest in {worst['run']}, every {worst['record_every']}th"
+    ]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

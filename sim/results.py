@@ -8,6 +8,8 @@
                                   /requests.parquet, timeline.parquet, blocks.parquet, each in one
                                                   schema for all runs: see sim.tables
                                   /replicas.csv   one row a replica, if there are any
+                                  /iterations.parquet, phases.parquet, block_events.parquet,
+                                   table_events.parquet   with `record: blocks`
                                   /manifest.json  key, versions, wall time, hashes of the others
 
 A run is done if its manifest has the key that is asked for and every file it lists is there with
@@ -29,9 +31,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sim.recording.tables import NAMES as RECORDED
+
 SCHEMA = 2
 MANIFEST = "manifest.json"
-RUN_TABLES = ("requests.parquet", "timeline.parquet", "blocks.parquet", "replicas.csv")
+RUN_TABLES = (
+    *(f"{name}.parquet" for name in ("requests", "timeline", "blocks", *RECORDED)),
+    "replicas.csv",
+)
 UNFINISHED = ".tmp"  # what the name of a file that is being written ends with
 
 

@@ -11,7 +11,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-import pandas as pd
 
 from sim import metrics, results, tables
 from sim.allocators.checked import CheckedAllocator
@@ -30,6 +29,8 @@ from sim.experiment import Experiment, RunSpec
 from sim.fleet import FleetRun, Parts, simulate_fleet
 from sim.jit import source_digest
 from sim.progress import OnDone
+from sim.recording.recording import Recording
+from sim.recording.write import write_recordings
 from sim.replays import ReplaySpec
 from sim.runspec import branches, follow_ups, sequence_content
 
@@ -132,6 +133,7 @@ def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str,
         replicas = [part._replace(allocator=CheckedAllocator(part.allocator)) for part in replicas]
     results.open_run(folder)
     started = time.perf_counter()
+    recordings = _recordings(spec, len(replicas))
     how = Options(
         options.single_step,
         log,
@@ -139,6 +141,7 @@ def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str,
         sequence_content(trace),
         branches(trace, spec.seed),
         log and log.ended,
+        recordings,
     )
     run: Run | FleetRun
     if router is None:
@@ -151,6 +154,7 @@ def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str,
     costs = [part.cost for part in replicas]
     more = {**_extrapolated(costs), "times_from": source, **_replicas(spec)}
     row = _row(spec, {**summary, **more})
+    row |= write_recordings(folder, recordings)
     _write(folder, run, row, log)
     _write_replicas(folder, run, spec)
     facts = {
@@ -165,6 +169,12 @@ def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str,
     }
     results.write_manifest(folder, facts)
     return row
+
+
+def _recordings(spec: RunSpec, num_replicas: int) -> list[Recording]:
+    """One for each replica, which share what may be recorded; none if nothing is."""
+    share = spec.max_events // num_replicas
+    return [Recording(number, share) for number in range(num_replicas) if spec.max_events]
 
 
 def _replay(spec: ReplaySpec, root: Path, code: str, is_forced: bool) -> dict[str, Any]:
@@ -228,16 +238,11 @@ def _one_line(error: BaseException) -> str:
 
 
 def _write(folder: Path, run: Run | FleetRun, row: dict[str, Any], log: BlockLog | None) -> None:
-    _write_rows(folder, "requests", tables.REQUESTS, tables.requests_tables(run))
-    _write_rows(folder, "timeline", tables.TIMELINE, [tables.timeline_table(run)])
+    tables.write_rows(folder, "requests", tables.REQUESTS, tables.requests_tables(run))
+    tables.write_rows(folder, "timeline", tables.TIMELINE, [tables.timeline_table(run)])
     if log is not None:
-        _write_rows(folder, "blocks", tables.BLOCKS, [log.table()])
+        tables.write_rows(folder, "blocks", tables.BLOCKS, [log.table()])
     results.write_json(folder / "summary.json", row)
-
-
-def _write_rows(folder: Path, name: str, schema: Any, pieces: Iterable[pd.DataFrame]) -> None:
-    stored = (tables.arrow_table(piece, schema, folder.name) for piece in pieces)
-    results.write_parquet(folder / f"{name}.parquet", schema, stored)
 
 
 def _write_replicas(folder: Path, run: Run | FleetRun, spec: RunSpec) -> None:

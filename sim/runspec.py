@@ -35,7 +35,7 @@ class RunSpec:
     config has every default filled in; seed is part of it. cells begin the run's summary row.
     slo maps ttft_s, tpot_s and e2e_s to limits in seconds. folder is where relative paths start.
     skip says why it is not made, empty if it is. num_requests is about how many there are: those of
-    the experiment's first seed.
+    the experiment's first seed. max_events is how many rows of events it records, 0 for none.
     """
 
     run_id: str
@@ -47,6 +47,7 @@ class RunSpec:
     folder: str
     skip: str = ""
     num_requests: int = 0
+    max_events: int = 0
 
     def build(self) -> tuple[Trace, IntArray, Memory, Allocator, Scheduler, CostModel]:
         """The parts of the run, ready for sim.engine.simulate; of replicas, those of the first.
@@ -99,6 +100,7 @@ class RunSpec:
             self.cells,
             self.slo,
             self.records_blocks,
+            self.max_events,
             source_hash,
             trace_digest,
         ]

@@ -24,7 +24,7 @@ from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
 from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
 from sim.hardware_keys import ConfigKeys, DeviceKeys, ModelKeys
 from sim.hardware_types import MAX_MODEL_LEN
-from sim.keys import ReplayedTrace, ReplayKeys, TopKeys
+from sim.keys import RecordKeys, ReplayedTrace, ReplayKeys, TopKeys
 from sim.plugins import (
     Strict,
     Table,
@@ -170,6 +170,7 @@ def _open_keys(definitions: _Definitions) -> dict[str, Schema]:
         "seeds": _any_of(numbers, {**seeds, "uniqueItems": True}, NULL),
         "sweep": _any_of(_sweep(definitions), NULL),
         "figures": _figures([*FIGURE_NAMES, *REPLAY_FIGURES]),
+        "record": _any_of({"const": "blocks"}, _keys(RecordKeys, definitions), NULL),
     }
 
 

@@ -7,7 +7,8 @@ piece: that of ten million requests is never in memory as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
+from sim import results
 from sim.allocators.terms import TERM_NAMES
 from sim.blocklog import COLUMNS as BLOCK_COLUMNS
 from sim.engine import Run
@@ -58,15 +60,15 @@ REQUEST_COLUMNS = {
 }
 
 
-def _schema(columns: Mapping[str, str]) -> pa.Schema:
+def schema_of(columns: Mapping[str, str]) -> pa.Schema:
     """A run's schema: run, and columns by their pandas types."""
     types = {"category": TEXT, "int64": pa.int64(), "float64": pa.float64()}
     return pa.schema([("run", TEXT), *((name, types[kind]) for name, kind in columns.items())])
 
 
-REQUESTS = _schema(REQUEST_COLUMNS)
-TIMELINE = _schema(dict.fromkeys(TIMELINE_COLUMNS, "float64"))
-BLOCKS = _schema(BLOCK_COLUMNS)
+REQUESTS = schema_of(REQUEST_COLUMNS)
+TIMELINE = schema_of(dict.fromkeys(TIMELINE_COLUMNS, "float64"))
+BLOCKS = schema_of(BLOCK_COLUMNS)
 
 
 def arrow_table(table: pd.DataFrame, schema: pa.Schema, run_id: str) -> pa.Table:
@@ -82,6 +84,12 @@ def arrow_table(table: pd.DataFrame, schema: pa.Schema, run_id: str) -> pa.Table
         else:
             columns.append(pa.array(values.to_numpy(), field.type, from_pandas=True))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def write_rows(folder: Path, name: str, schema: pa.Schema, pieces: Iterable[pd.DataFrame]) -> None:
+    """Write a table of the run whose folder it is. Raises ResultsError."""
+    stored = (arrow_table(piece, schema, folder.name) for piece in pieces)
+    results.write_parquet(folder / f"{name}.parquet", schema, stored)
 
 
 def timeline_table(run: Run | FleetRun) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.allocators import entries
 from sim.allocators.terms import (
     FREE,
     NUM_RECORDED,
@@ -272,6 +273,31 @@ class Allocator(ABC):
     def host_ranges(self, row: int) -> IntArray:
         """held_ranges of the host's memory; in logical order they follow those of the device."""
         return np.empty((0, 2), np.int64)
+
+    @property
+    def shows_slots(self) -> bool:
+        """Whether it says where the slots are that rows hold."""
+        return type(self).held_ranges is not Allocator.held_ranges
+
+    def table_entries(self, rows: IntArray) -> IntArray:
+        """All that the rows hold, entry by entry of their tables: see sim.allocators.entries."""
+        pieces = [(self.held_ranges(row), self.host_ranges(row)) for row in rows.tolist()]
+        return entries.listed(self.sequences.rows, rows, pieces)
+
+    def free_ranges(self) -> IntArray:
+        """(first slot, slots) of what is free, unless a row holds it or it is cached.
+
+        What is none of the three is external. Shape (pieces, 2); all of the pool, if an allocator
+        does not say more.
+        """
+        return np.array([[0, self.num_slots]], np.int64)
+
+    def cached_ranges(self) -> IntArray:
+        """(first slot, slots, tokens) of what is cached, unless a row holds it: shape (pieces, 3).
+
+        The tokens come first; slots behind them are internal.
+        """
+        return np.empty((0, 3), np.int64)
 
     def record_events(self, capacity: int) -> None:  # noqa: B027 - most share and move nothing
         """Log up to capacity copies and swaps between two calls of `events`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.allocators import blocks
+from sim.allocators import blocks, entries
 from sim.allocators.base import Allocator, BoolArray
 from sim.sequence import MAX_FINAL_TOKENS, NUM_SLOTS, IntArray
 
@@ -47,6 +47,24 @@ class BlockTables(Allocator):
 
     def held_ranges(self, row: int) -> IntArray:
         return self._ranges(self.block_table(row))
+
+    def table_entries(self, rows: IntArray) -> IntArray:
+        counts = self._rows[rows, NUM_SLOTS] // self.block_size
+        found: IntArray = np.empty((int(counts.sum()), entries.NUM_COLUMNS), np.int64)
+        size, num_device = self.block_size, self.num_blocks
+        entries.name_blocks(
+            self._rows, self._table, rows, self._places(rows), size, num_device, found
+        )
+        entries.fill(self._rows, rows, counts, found)
+        return found
+
+    def _places(self, rows: IntArray) -> IntArray:
+        """Where the rows' tables stand."""
+        return rows
+
+    def free_ranges(self) -> IntArray:
+        first = self.num_blocks - self.num_usable_blocks
+        return np.array([[first, self.num_usable_blocks]], np.int64) * self.block_size
 
     def _ranges(self, block_ids: IntArray) -> IntArray:
         """(first slot, slots) of blocks: shape (blocks, 2)."""

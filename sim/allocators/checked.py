@@ -251,6 +251,19 @@ class CheckedAllocator(Allocator):
     def host_ranges(self, row: int) -> IntArray:
         return self.inner.host_ranges(row)
 
+    @property
+    def shows_slots(self) -> bool:
+        return self.inner.shows_slots
+
+    def table_entries(self, rows: IntArray) -> IntArray:
+        return self.inner.table_entries(rows)
+
+    def free_ranges(self) -> IntArray:
+        return self.inner.free_ranges()
+
+    def cached_ranges(self) -> IntArray:
+        return self.inner.cached_ranges()
+
     def record_events(self, capacity: int) -> None:
         self.inner.record_events(capacity)
 

@@ -209,6 +209,9 @@ class Contiguous(CopiedForks):
         """(start, size) of the holes in order of address."""
         return self._holes[: self._arena[hole_ops.NUM_HOLES]].copy()
 
+    def free_ranges(self) -> IntArray:
+        return self.holes()
+
     def refusal(self, row: int) -> str:
         size = ops.reservation_slots(self._arena, self._rows, row)
         piece = hole_ops.piece_slots(self._arena, size)

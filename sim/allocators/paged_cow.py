@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sim.allocators import blocks, shared_ahead, shared_blocks, shared_rows
+from sim.allocators import blocks, entries, shared_ahead, shared_blocks, shared_rows
 from sim.allocators.base import ADMISSIONS, Admission, BoolArray
 from sim.allocators.cached_check import check_tables
 from sim.allocators.declared import NO_PREFIXES, Prefixes, declared_prefixes
@@ -294,6 +294,23 @@ class PagedCow(HostPool):
     def host_ranges(self, row: int) -> IntArray:
         table = self.block_table(row) - self.num_blocks
         return self._ranges(table[table >= 0])
+
+    def table_entries(self, rows: IntArray) -> IntArray:
+        found = super().table_entries(rows)
+        block_ids = found[:, entries.START] // self.block_size
+        is_pinned = self._refs[block_ids] >= shared_blocks.PIN
+        is_pinned &= found[:, entries.ON_HOST] == 0
+        found[is_pinned, entries.WRITTEN] = self.block_size  # also for a row that is done
+        found[is_pinned, entries.RESERVED] = 0
+        return found
+
+    def cached_ranges(self) -> IntArray:
+        size = self.block_size
+        pinned = self._prefixes.blocks.astype(np.int64)
+        left = self.shared_prefix_tokens - np.arange(pinned.shape[1]) * size
+        num_tokens = np.broadcast_to(np.minimum(left, size), pinned.shape).ravel()
+        first = pinned.ravel() * size
+        return np.stack([first, np.full_like(first, size), num_tokens], axis=1)
 
     def ref_counts(self) -> IntArray:
         """How many rows hold each block, first the device's, then the host's."""

@@ -243,6 +243,12 @@ class Prefix(BlockTables):
         found = np.flatnonzero(columns[:, 0] != cached_blocks.NONE)
         return np.stack([found, columns[found, 1]], axis=1)
 
+    def cached_ranges(self) -> IntArray:
+        keys, refs = self._blocks[:-1, cached_blocks.KEY], self._blocks[:-1, cached_blocks.REF_CNT]
+        found = np.flatnonzero((keys != cached_blocks.NONE) & (refs == 0))
+        size = np.full(len(found), self.block_size)
+        return np.stack([found * self.block_size, size, size], axis=1)
+
     def record_events(self, capacity: int) -> None:
         """Log up to capacity blocks that become findable or are evicted, between two `events`."""
         self._events = np.empty((capacity, 3), np.int64)

@@ -16,10 +16,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sim.allocators import blocks, tree_slots
+from sim.allocators import blocks, entries, tree_slots
 from sim.allocators.base import Admission, BoolArray
 from sim.allocators.cached_check import check_tables
 from sim.allocators.terms import check_terms, retire_row
+from sim.allocators.tree import Node
 from sim.allocators.tree_check import Holder, check_tree, recount_tree, state_of_tree
 from sim.allocators.tree_memory import TreeMemory
 from sim.allocators.tree_policies import EVICTION_POLICIES
@@ -38,6 +39,7 @@ from sim.sequence import (
 PolicyName = Literal["lru", "lfu", "fifo", "mru", "filo", "priority", "slru"]
 
 _ONE: IntArray = np.ones(1, np.int64)
+_NO_BLOCKS: IntArray = np.empty(0, np.int64)
 
 
 class Radix(TreeMemory):
@@ -82,6 +84,9 @@ class Radix(TreeMemory):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
+        self._paths: dict[
+            int, tuple[Node | None, int, IntArray]
+        ] = {}  # blocks by row, as last asked
         state = self._pool, self._rows, self._blocks, self._private
         log: IntArray = np.zeros((1, 1), np.int64)
         self._decode = direct(tree_slots.decode, *state, STRIDED, STRIDED)
@@ -225,6 +230,51 @@ class Radix(TreeMemory):
         firsts = np.flatnonzero(np.diff(table, prepend=table[0] - 2) != 1)
         lengths = np.diff(firsts, append=len(table))
         return np.stack([table[firsts] - 1, lengths], axis=1) * self.block_size
+
+    def table_entries(self, rows: IntArray) -> IntArray:
+        size = self.block_size
+        counts = self._rows[rows, NUM_SLOTS] // size
+        found: IntArray = np.zeros((int(counts.sum()), entries.NUM_COLUMNS), np.int64)
+        found[:, entries.SIZE] = size
+        first = 0
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            in_tree = self._blocks_in_tree(row)
+            found[first : first + len(in_tree), entries.START] = (in_tree - 1) * size
+            own: IntArray = found[first + len(in_tree) : first + count, entries.START]
+            tree_slots.gather(self._blocks, self._private, row, own)
+            own -= 1
+            own *= size
+            first += count
+        entries.fill(self._rows, rows, counts, found)
+        return found
+
+    def _blocks_in_tree(self, row: int) -> IntArray:
+        """Ids of the blocks that a row holds of the tree; the same as long as its node is."""
+        held = self._held[row]
+        node, length, blocks_ = self._paths.get(row, (None, 0, _NO_BLOCKS))
+        if node is not held.node or length != held.protected_len:
+            path = [node.blocks for node in held.node.path()]
+            blocks_ = np.concatenate([_NO_BLOCKS, *reversed(path)])
+            self._paths[row] = held.node, held.protected_len, blocks_
+        return blocks_
+
+    def free_ranges(self) -> IntArray:
+        return np.array([[0, self.num_blocks * self.block_size]], np.int64)
+
+    def cached_ranges(self) -> IntArray:
+        """All that is not free: what rows do not hold of it is the tree's."""
+        is_used = np.ones(self.num_blocks, np.bool_)
+        ring, head = (
+            self._blocks[: self.num_blocks, tree_slots.FREE_RING],
+            self._pool.item(tree_slots.HEAD),
+        )
+        end = head + self._pool.item(blocks.NUM_FREE)
+        is_used[ring[head:end] - 1] = False
+        is_used[ring[: max(0, end - self.num_blocks)] - 1] = False
+        found: IntArray = np.empty((int(is_used.sum()), 3), np.int64)
+        found[:, 0] = np.flatnonzero(is_used) * self.block_size
+        found[:, 1:] = self.block_size
+        return found
 
     def free_blocks(self) -> IntArray:
         """Ids of free blocks, the next one to be handed out first."""

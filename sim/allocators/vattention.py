@@ -210,6 +210,9 @@ class VAttention(BlockTables):
         held = self._rows.item(row, NUM_SLOTS) // self.block_size
         return self._table[self._seat_of.item(row), :held].astype(np.int64)
 
+    def _places(self, rows: IntArray) -> IntArray:
+        return self._seat_of[rows]
+
     def free_list(self) -> IntArray:
         """Blocks that nobody needs: the unmapped ones, then as they would be reclaimed."""
         unmapped = self._unmapped[: self._pool.item(mapped_pages.NUM_UNMAPPED)][::-1]

@@ -1,0 +1,71 @@
+"""kvsim export: results for other programs. Part of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from sim.usage import UserError, add_command
+
+OWN_FOLDER = ""  # --perfetto without a file
+
+
+def add_export(commands: Any) -> None:
+    """Add kvsim export."""
+    text = "write results as a trace for ui.perfetto.dev, or as tables"
+    parser = add_command(commands, "export", text, export_command)
+    parser.add_argument("folder", metavar="RESULTS", help="for example results/quickstart")
+    parser.add_argument(
+        "--perfetto",
+        metavar="FILE",
+        nargs="?",
+        const=OWN_FOLDER,
+        help="a trace of the runs in FILE, zipped if it ends in .gz; without FILE one a run, in "
+        "RESULTS/perfetto/RUN.json.gz",
+    )
+    parser.add_argument("--csv", metavar="DIR", help="all tables as CSV in DIR")
+    parser.add_argument("--parquet", metavar="DIR", help="all tables as Parquet in DIR")
+    parser.add_argument(
+        "--run", dest="runs", metavar="RUN", action="append", default=[], help="only this run"
+    )
+
+
+def export_command(arguments: argparse.Namespace) -> int:
+    """kvsim export."""
+    from sim.export.source import open_results
+    from sim.export.tables import write_tables
+    from sim.results import ResultsError
+
+    chosen = arguments.perfetto, arguments.csv, arguments.parquet
+    if all(value is None for value in chosen):
+        raise UserError("export: says not what to write; accepted: --perfetto, --csv, --parquet")
+    try:
+        source = open_results(Path(arguments.folder), arguments.runs)
+        paths, missing = _traces(source, arguments.perfetto)
+        for folder, suffix in ((arguments.csv, ".csv"), (arguments.parquet, ".parquet")):
+            if folder is not None:
+                paths += write_tables(Path(folder), source, suffix)
+    except ResultsError as error:
+        raise UserError(str(error)) from None
+    for path in paths:
+        print(path)
+    for sentence in missing:
+        print(f"note: {sentence}", file=sys.stderr)
+    return 0
+
+
+def _traces(source: Any, file: str | None) -> tuple[list[Path], list[str]]:
+    """Write traces; their paths, and what is missing in them."""
+    from sim.export.perfetto import write_trace
+
+    if file is None:
+        return [], []
+    if file != OWN_FOLDER:
+        return [Path(file)], write_trace(Path(file), source, source.runs)
+    paths, missing = [], []
+    for run in source.runs:
+        paths.append(source.folder / "perfetto" / f"{run}.json.gz")
+        missing += write_trace(paths[-1], source, [run])
+    return paths, missing
