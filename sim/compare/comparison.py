@@ -105,7 +105,7 @@ def _numeric(first: Side, second: Side) -> list[str]:
         str(name)
         for name in first.rows
         if name in second.rows
-        and name not in {*first.cells, *second.cells, "seed"}
+        and name not in {*first.cells, *second.cells, "seed", "reason"}
         and all(_is_numeric(side.rows[name]) for side in (first, second))
     ]
 
