@@ -32,6 +32,7 @@ NAV: dict[str, list[str]] = {
         "docs/traces.md",
         "docs/sweeps.md",
         "docs/results.md",
+        "docs/compare.md",
         "docs/what_ifs.md",
         "docs/clusters.md",
         "docs/budget.md",

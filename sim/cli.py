@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.capacity_cli import add_capacity
 from sim.claims_cli import add_claims
+from sim.compare_cli import add_compare
 from sim.export_cli import add_export
 from sim.trace_cli import add_trace
 from sim.usage import UserError, add_command
@@ -37,6 +38,7 @@ EXAMPLES = """examples:
   kvsim claims --recorded
   kvsim capacity --model llama-3-8b,llama-3-70b --device h100,a100-80gb --tensor-parallel-size 1,4
   kvsim capacity experiments/capacity_slo.yaml --slo "p99 ttft < 1 s, p99 tpot < 50 ms"
+  kvsim compare results/latency_vs_rate --a allocator=contiguous --b allocator=paged
   kvsim bench --json
 """
 
@@ -154,6 +156,7 @@ def _add_others(commands: Any) -> None:
     add_trace(commands)
     add_claims(commands)
     add_capacity(commands)
+    add_compare(commands)
     bench = add_command(
         commands, "bench", "measure the simulator against bare SimPy", bench_command
     )

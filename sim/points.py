@@ -92,9 +92,19 @@ def bootstrap(values: Floats) -> Floats:
     return ends
 
 
+def bootstrap_difference(first: Floats, second: Floats) -> Floats:
+    """The ends of the interval of second's mean less first's, drawn apart; shape (2,)."""
+    means = [
+        _weights(len(values), side) @ (values - values.mean())
+        for side, values in enumerate((first, second))
+    ]
+    ends: Floats = np.percentile(means[1] - means[0], INTERVAL) + second.mean() - first.mean()
+    return ends
+
+
 @lru_cache(maxsize=16)
-def _weights(num_seeds: int) -> Floats:
+def _weights(num_seeds: int, stream: int = 0) -> Floats:
     """How often each seed is drawn, as a share, in each draw; shape (draws, seeds)."""
     chances = np.full(num_seeds, 1 / num_seeds)
-    counts = np.random.default_rng(0).multinomial(num_seeds, chances, NUM_DRAWS)
+    counts = np.random.default_rng(stream).multinomial(num_seeds, chances, NUM_DRAWS)
     return counts / num_seeds

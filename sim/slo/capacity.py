@@ -40,7 +40,10 @@ QUEUE = "the queue grows"
 
 @dataclass(frozen=True)
 class Prices:
-    """What a GPU costs by the hour, and how many serve one model; no currency is assumed."""
+    """What a GPU costs by the hour, and how many serve the rate, those of all replicas together.
+
+    No currency is assumed.
+    """
 
     gpu_hour: float
     num_gpus: int

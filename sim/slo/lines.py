@@ -14,7 +14,7 @@ experiment's scheduler does not run on is a line with the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,14 +57,24 @@ class Line:
 def _text(cells: Config) -> str:
     named = {key.rpartition(".")[2]: cell for key, cell in cells.items() if cell is not None}
     kind = named.pop("allocator")
-    return ", ".join([str(kind), *(f"{key}={cell}" for key, cell in named.items())])
+    return ", ".join([str(kind), *(f"{key}={_cell(key, cell)}" for key, cell in named.items())])
+
+
+def _cell(key: str, cell: Any) -> str:
+    """A value in a label; of replicas, which are a mapping, how many and their router's kind."""
+    if key == "replicas":
+        replicas = json.loads(cell)
+        router = replicas.get("router") or {"kind": "round_robin"}
+        return f"{replicas['count']} {router['kind']}" if replicas["count"] > 1 else "1"
+    return str(cell)
 
 
 def searched(
     document: Document, folder: Path, offline: bool = True
 ) -> tuple[Experiment, list[Line]]:
     """The experiment without its sweep of rates, and its lines; offline adds those no engine can
-    have. Raises ConfigError.
+    have. Points that differ in their rate alone, as those of a zip or a list may, are one line.
+    Raises ConfigError.
     """
     data: Config = document.data
     if "policies" in data:
@@ -75,12 +85,23 @@ def searched(
         sweep = {key: values for key, values in sweep.items() if key not in RATE_KEYS}
     data = {**data, "sweep": sweep, "seeds": 1, "figures": []}
     experiment = resolve_experiment(replace(document, data=data), folder)
-    found = [_line(spec) for spec in _specs(experiment)]
+    found = _different(_line(spec) for spec in _specs(experiment))
     known = {_same(line.spec) for line in found if line.spec}
     for name, allocator in OFFLINE.items() if offline else ():
         others = _offline(name, allocator, replace(document, data=data), folder)
-        found += [line for line in others if not line.spec or _same(line.spec) not in known]
+        lines = _different(others)
+        found += [line for line in lines if not line.spec or _same(line.spec) not in known]
     return experiment, found
+
+
+def _different(lines: Iterable[Line]) -> list[Line]:
+    """The lines, of those with the same cells the first that can be run."""
+    found: dict[str, Line] = {}
+    for line in lines:
+        cells = json.dumps([line.cells, line.offline])
+        if cells not in found or (found[cells].skip and not line.skip):
+            found[cells] = line
+    return list(found.values())
 
 
 def _specs(experiment: Experiment) -> list[RunSpec]:
@@ -88,9 +109,10 @@ def _specs(experiment: Experiment) -> list[RunSpec]:
 
 
 def _line(spec: RunSpec, offline: str = "") -> Line:
-    begin = {"experiment", "run", "seed"}
-    cells = {key: cell for key, cell in spec.cells.items() if key not in begin}
-    return Line(cells, offline, None if spec.skip else spec, spec.skip)
+    begin = {key: spec.cells[key] for key in ("experiment", "run", "seed")}
+    cells = {k: cell for k, cell in spec.cells.items() if k not in {*begin, *RATE_KEYS}}
+    paced = replace(spec, cells={**begin, **cells})  # a rate of its own is not what it is run at
+    return Line(cells, offline, None if spec.skip else paced, spec.skip)
 
 
 def _same(spec: RunSpec) -> str:

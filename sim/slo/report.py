@@ -135,6 +135,12 @@ def _legend(searched: Sequence[Row]) -> list[str]:
             "fresh: of seeds that the search did not see; with 95 % confidence at least so many "
             f"runs sustain the rate: {known}."
         )
+    if any(other.get("num_replicas") for other in searched):
+        counts = sorted({other.get("num_replicas", 1) for other in searched})
+        lines.append(
+            "Rates, tokens/s and prices are of the whole fleet, all its replicas together "
+            f"({', '.join(map(str, counts))})."
+        )
     if any(other["num_seeds"] == 1 for other in searched):
         lines.append("One run at each rate where seeds change nothing: no interval.")
     return lines

@@ -13,7 +13,9 @@ waiting_growth   what the queue gains from the end of the warm-up to the last ar
 goodput_tokens_s output tokens of requests that finish between the moments when a fifth and when
                  four fifths have finished, by that time: useful work, since a token that is
                  computed again after a preemption counts once. Counting by finishes keeps filling
-                 and draining out, also where all requests arrive before the first finishes.
+                 and draining out, also where all requests arrive before the first finishes. NaN
+                 where that is less than a hundredth of the run: requests that finish together, as
+                 few of equal length do, say nothing of a rate.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import pandas as pd
 from sim.slo.objectives import Floats, Objective
 
 WARM_UP_PARTS = 5  # the first of so many parts is the warm-up
+MIN_STRETCH_PARTS = 100  # goodput is of at least such a part of the run
 LEFT_OUT = ("rejected", "failed")
 
 Point = dict[str, Any]
@@ -121,5 +124,6 @@ def goodput_tokens_s(requests: pd.DataFrame) -> float:
         return float("nan")
     times = done["finish_s"].to_numpy(float)
     time_s = times[high] - times[low]
+    run_s = times[-1] - float(requests["arrival_s"].min())
     tokens = int(done["output_tokens"].iloc[low + 1 : high + 1].sum())
-    return tokens / time_s if time_s > 0 else float("nan")
+    return tokens / time_s if time_s > run_s / MIN_STRETCH_PARTS else float("nan")

@@ -15,6 +15,7 @@ from sim.slo.objectives import Objective, num_measured
 from sim.slo.rates import Bench, Rates, Row, RunError, Sampling
 from sim.slo.search import ladder
 from sim.slo.steady import num_with_warm_up
+from workloads.trace import TraceError
 
 OnRun = Callable[[int, int], None]
 
@@ -50,12 +51,14 @@ def survey(
 ) -> tuple[list[Row], list[Row]]:
     """A row for each line, and all points behind them. Runs are kept, and found, in folder.
 
-    on_run is told which line is searched and how many runs there were. Raises TooFewError, and
-    TraceError if a trace cannot be read.
+    on_run is told which line is searched and how many runs there were. A line whose trace is too
+    short, or cannot be read, is a row with the reason; if no line can be searched, that is raised:
+    TooFewError, TraceError.
     """
     total = 0
     rows: list[Row] = []
     points: list[Row] = []
+    unsearched: list[TooFewError | TraceError] = []
 
     def count(runs: int) -> None:
         nonlocal total
@@ -64,10 +67,16 @@ def survey(
 
     bench = Bench(folder, RunOptions(jobs), count)
     for line in lines:
-        row, found = _search(question, line, bench)
+        try:
+            row, found = _search(question, line, bench)
+        except (TooFewError, TraceError) as error:
+            unsearched.append(error)
+            row, found = {"status": "skipped", "reason": str(error)}, []
         begin = {**line.cells, "offline": line.offline, "label": line.label}
         rows.append({**begin, **row})
         points += [{**begin, **point} for point in found]
+    if unsearched and not points:
+        raise unsearched[0]
     return rows, points
 
 
@@ -75,18 +84,27 @@ def _search(question: Question, line: Line, bench: Bench) -> tuple[Row, list[Row
     if line.spec is None:
         return {"status": "skipped", "reason": line.skip}, []
     sampling = _sampling(question, line.spec)
-    config = line.spec.config
+    spec, config = line.spec, line.spec.config
     start = own_rate(config["workload"]) or START_RATE
     rates = Rates(line, ladder(start, question.tolerance), sampling, bench)
     prices = None
     if question.price_per_hour is not None:
-        prices = Prices(question.price_per_hour, config["tensor_parallel_size"])
+        num_gpus = config["tensor_parallel_size"] * num_replicas(spec)
+        prices = Prices(question.price_per_hour, num_gpus)
     agree = math.ceil(question.agree * len(sampling.seeds) / question.seeds)
     try:
         row = capacity_row(rates, agree, prices)
     except RunError as error:
         row = {"status": "error", "reason": str(error)}
+    if num_replicas(spec) > 1:
+        row["num_replicas"] = num_replicas(spec)
     return row, rates.table()
+
+
+def num_replicas(spec: RunSpec) -> int:
+    """How many engines share the rate of a run."""
+    replicas = spec.config.get("replicas")
+    return 1 if replicas is None else int(replicas["count"])
 
 
 def _sampling(question: Question, spec: RunSpec) -> Sampling:

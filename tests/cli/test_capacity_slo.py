@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from command import files_below
+from searches import LLAMA, SINGLE, rows, trace
 from sim.cli import main
 
-# one request at a time, five iterations of 20 ms each: 0.1 s, so 10 requests a second and no more
-SINGLE = """
-name: single
-kv_cache: {num_slots: 4096}
-max_model_len: 64
-workload:
-  kind: synthetic
-  num_requests: 10
-  arrivals: {kind: constant, rate: 3}
-  prompt_tokens: 10
-  output_tokens: 5
-allocator: {kind: paged}
-scheduler: {kind: fcfs, max_num_seqs: 1}
-cost: {kind: constant, seconds: 0.02}
-"""
 FULL = """
 name: full
 kv_cache: {num_slots: 2048}
@@ -41,17 +26,6 @@ allocator: {kind: paged}
 scheduler: {kind: fcfs, max_num_seqs: 256}
 cost: {kind: linear, base_s: 0.02, per_seq_s: 0, per_kv_token_s: 0, per_prefill_token_s: 0.00005}
 """
-
-
-def rows(
-    capsys: pytest.CaptureFixture[str], folder: Path, text: str, slo: str, *arguments: object
-) -> dict[str, dict[str, Any]]:
-    path = folder / "x.yaml"
-    path.write_text(text)
-    given = ["capacity", str(path), "--slo", slo, "--json", *map(str, arguments)]
-    assert main(given) == 0
-    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["capacity"]
-    return {row["label"]: row for row in found}
 
 
 def test_one_request_at_a_time_sustains_what_its_service_time_allows(
@@ -139,16 +113,6 @@ def test_what_no_rate_meets_and_what_every_rate_meets_is_said(capsys, tmp_path: 
     path.write_text(SINGLE.replace("max_num_seqs: 1", "max_num_seqs: 100"))
     assert main(["capacity", str(path), "--slo", "mean ttft < 1 s", *given]) == 0
     assert "paged: met at every rate up to" in capsys.readouterr().out
-
-
-def trace(folder: Path, count: int, gap_s: float = 1.0) -> Path:
-    path = folder / "requests.csv"
-    lines = [f"{number * gap_s},10,5" for number in range(count)]
-    path.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]) + "\n")
-    return path
-
-
-LLAMA = ["--model", "llama-3-8b", "--device", "h100"]
 
 
 @pytest.mark.parametrize(("count", "seeds"), [(300, 1), (1000, 3)])

@@ -25,6 +25,7 @@ LAYERS = (
 READ_RESULTS_ONLY = (
     "sim.figures",
     "sim.report",
+    "sim.compare",
     "sim.claims.statement",
     "sim.claims.expressions",
     "sim.claims.judge",

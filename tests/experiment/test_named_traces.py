@@ -135,3 +135,15 @@ def test_the_shared_traces_are_found_by_their_names(
         tmp_path, text + "sweep: {workload.name: [azure-conv-2023, apex-lmsys, llmservingsim-300]}"
     )
     assert [spec.skip for spec in experiment.runs()] == ["", "", ""]
+
+
+def test_a_file_that_cannot_be_read_is_an_error_also_in_a_sweep(tmp_path: Path) -> None:
+    """A named trace may be absent from this machine; a path or a bad row can be put right."""
+    (tmp_path / "conv.csv").write_text(AZURE)
+    (tmp_path / "bad.csv").write_text(AZURE + "2023-11-16 18:15:51.0000000,many,10\n")
+    text = HEAD + PAGED + "workload: {kind: file}\nsweep: {workload.path: [conv.csv, %s]}\n"
+    (absent,) = errors_of(tmp_path, text % "absent.csv")
+    assert absent.startswith('x.yaml:6: sweep.workload.path.1: "absent.csv": ')
+    (bad,) = errors_of(tmp_path, text % "bad.csv")
+    assert "bad.csv: line 4: ContextTokens is 'many'" in bad
+    assert bad.endswith('(with workload.path "bad.csv")')
