@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.capacity_cli import add_capacity
 from sim.claims_cli import add_claims
+from sim.report_cli import add_report
 from sim.trace_cli import add_trace
 from sim.usage import UserError, add_command
 
@@ -26,6 +27,7 @@ EXAMPLES = """examples:
   kvsim run experiments/block_size_azure.yaml --set seeds=1 --out /tmp/results -j 2
   kvsim check my_experiment.yaml
   kvsim plot results/quickstart
+  kvsim report results/quickstart
   kvsim trace info AzureLLMInferenceTrace_conv.csv --plot azure.png
   kvsim trace convert conversation_trace.jsonl mooncake.parquet
   kvsim trace fetch azure-conv-2023
@@ -147,6 +149,7 @@ def _add_others(commands: Any) -> None:
     plot = add_command(commands, "plot", "draw the figures again, from files alone", plot_command)
     plot.add_argument("folder", metavar="RESULTS", help="for example results/quickstart")
     plot.add_argument("--figure", action="append", metavar="NAME", help="only this figure")
+    add_report(commands)
     add_trace(commands)
     add_claims(commands)
     add_capacity(commands)

@@ -69,6 +69,7 @@ class TopKeys(Strict):
     combination; engine may be all, for every preset.
     slo are limits that a request must keep to count as good.
     figures are drawn when all runs are done.
+    report makes a page of it all, report.html beside the tables.
     """
 
     name: str
@@ -93,6 +94,7 @@ class TopKeys(Strict):
     sweep: Any = None
     slo: SloKeys | None = None
     figures: list[str] | None = None
+    report: bool = False
 
 
 class ReplayedTrace(Strict):
@@ -117,6 +119,7 @@ class ReplayKeys(Strict):
     capacity_tokens are the sizes of the cache; what an unbounded one holds in the end, halved ten
     times, if they are left out.
     figures are drawn when all runs are done.
+    report makes a page of it all, report.html beside the tables.
     """
 
     name: str
@@ -125,3 +128,4 @@ class ReplayKeys(Strict):
     traces: Any
     capacity_tokens: list[Annotated[int, Field(ge=1)]] | None = None
     figures: list[str] | None = None
+    report: bool = False

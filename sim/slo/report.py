@@ -14,7 +14,7 @@ from rich.table import Table
 from sim import figures, results
 from sim.experiment import Experiment
 from sim.figures.capacity_rates import UNSEARCHED, draw_capacity_rates
-from sim.outcome import summary_table
+from sim.outcome import report_again, summary_table
 from sim.slo.search import ladder
 from sim.slo.steady import num_with_warm_up
 from sim.slo.survey import Question
@@ -151,7 +151,10 @@ def write_capacities(
     results.write_json(folder / "experiment.json", {**facts, **known})
     is_searched = (~table["status"].isin(UNSEARCHED)).any()
     drawn = draw_from_files(folder) if is_searched else []
-    return [folder / "capacity_rates.csv", folder / "capacity_points.csv", *drawn]
+    pages, problems = report_again(folder, experiment.report)
+    if problems:
+        raise results.ResultsError(problems[0])
+    return [folder / "capacity_rates.csv", folder / "capacity_points.csv", *drawn, *pages]
 
 
 def draw_from_files(folder: Path) -> list[Path]:
