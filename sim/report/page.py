@@ -15,9 +15,11 @@ from pathlib import Path
 from markupsafe import Markup
 
 from sim.claims.verdicts import VERDICTS
-from sim.report import claims, sections
+from sim.report import claims
+from sim.report.figures import figure_list
+from sim.report.limits import LADDER
 from sim.report.reading import Read, read_figures, read_results, read_verdicts, text_of
-from sim.report.sections import SECTIONS, Limits
+from sim.report.sections import SECTIONS
 from sim.report.templates import render
 from sim.report.text import bytes_text
 from sim.results import ResultsError, replacing
@@ -27,39 +29,6 @@ NAME = "report.html"
 HERE = Path(__file__).parent
 SCRIPTED = {"player"}  # sections that bring scripts of their own
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
-
-# what is left out until a page is small enough: how much is shown, and what that leaves out
-LADDER: tuple[tuple[Limits, tuple[str, ...]], ...] = (
-    (Limits(), ()),
-    (Limits(points=20), ("all but 20 plotted points of each figure, which figures/*.csv have",)),
-    (
-        Limits(points=0, all_columns=False, svg_bytes=400_000),
-        (
-            "the plotted points, which figures/*.csv have",
-            "the columns of summary.csv that are not in the table of runs",
-            "figures as lines where those take more than 0.4 MB",
-        ),
-    ),
-    (
-        Limits(500, False, 0, 150_000, config_chars=20_000, has_player=False),
-        (
-            "the plotted points, which figures/*.csv have",
-            "the columns of summary.csv that are not in the table of runs",
-            "runs after the first 500, which summary.csv has",
-            "figures of more than 0.15 MB, which are in figures/",
-            "the player",
-        ),
-    ),
-    (
-        Limits(100, False, 0, 0, False, 5_000, False),
-        (
-            "all figures and their points, which are in figures/",
-            "the columns of summary.csv that are not in the table of runs",
-            "runs after the first 100, which summary.csv has",
-            "the player",
-        ),
-    ),
-)
 
 Parts = list[tuple[str, str, Markup]]
 
@@ -94,7 +63,7 @@ def write_claims_report(folder: Path, path: Path | None = None) -> Written:
     drawn = read_figures(folder / "figures", [], [])
     for limits, left_out in LADDER:
         parts: Parts = [("claims", "Verdicts", claims.claims_table(entries))]
-        figures = sections.figure_list(drawn, limits)
+        figures = figure_list(drawn, limits)
         if figures is not None:
             parts.append(("figures", "The papers' figures, printed numbers and ours", figures))
         text = _page(
@@ -152,7 +121,8 @@ def _facts(read: Read) -> Iterator[tuple[str, str]]:
     config = read.facts.get("config")
     if isinstance(config, dict):
         for key in ("engine", "model", "device"):
-            if isinstance(config.get(key), str):
+            is_one = read.runs is None or not read.runs.varies(key)
+            if isinstance(config.get(key), str) and is_one:
                 yield key, config[key]
 
 

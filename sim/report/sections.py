@@ -9,13 +9,13 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import yaml
 from markupsafe import Markup
 
 from sim.report import claims
-from sim.report.figures import Figure, SvgError, inline_png, inline_svg
+from sim.report.figures import figure_list
+from sim.report.limits import Limits
 from sim.report.reading import Facts, Read, text_of, texts_of
 from sim.report.tables import (
     Grid,
@@ -31,7 +31,7 @@ from sim.report.tables import (
     whole_grid,
 )
 from sim.report.templates import render
-from sim.report.text import bytes_text, number_text
+from sim.report.text import number_text
 from sim.report.warnings import WARNING, warnings_of
 
 RATES = {
@@ -51,19 +51,7 @@ RATES = {
 }
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How much of everything may be shown: rows of runs, whether with all columns, plotted points
-    of a figure, bytes of an SVG before its PNG is taken, of the resolved experiment and the player.
-    """
-
-    rows: int = 2_000
-    all_columns: bool = True
-    points: int = 200
-    svg_bytes: int = 1_200_000
-    has_figures: bool = True
-    config_chars: int = 100_000
-    has_player: bool = True
+MOST_LINES = 14  # of the budget that stand open
 
 
 Section = Callable[[Read, Limits], Markup | None]
@@ -78,7 +66,7 @@ def warnings(read: Read, limits: Limits) -> Markup | None:
 def budget(read: Read, limits: Limits) -> Markup | None:
     """Where the size of the pool comes from, as kvsim run prints it."""
     lines = [line for line in texts_of(read.facts, "budget") if not line.startswith(WARNING)]
-    return render("budget.html", lines=lines) if lines else None
+    return render("budget.html", lines=lines, most=MOST_LINES) if lines else None
 
 
 def runs(read: Read, limits: Limits) -> Markup | None:
@@ -98,7 +86,8 @@ def runs(read: Read, limits: Limits) -> Markup | None:
     more = len(table.rows) - len(shown)
     note = f"{more:,} more runs are in summary.csv." if more else ""
     heads = [_head(table, name) for name in columns]
-    grid = Grid("Runs", "run", heads, lines, note, any(line.bar for line in lines))
+    caption = "A run in a row. Shares of slots and counts of requests are means over time."
+    grid = Grid(caption, "run", heads, lines, note, any(line.bar for line in lines))
     whole = None
     if limits.all_columns:
         whole = whole_grid(table, "Every column of summary.csv", ("run",), limits.rows)
@@ -118,34 +107,23 @@ def points(read: Read, limits: Limits) -> Markup | None:
     lines = []
     for row in table.rows[: limits.rows]:
         counts = [number_text(row.get(head.column)) for head in heads[: -len(columns) or None]]
-        lines.append(Line(heading(row, cells), [*counts, *(_spread(row, n) for n in columns)]))
+        spreads = [_spread(row, name) for name in columns]
+        lines.append(Line(heading(row, cells), [*counts, *spreads], bar_of(row)))
     more = len(table.rows) - len(lines)
     note = (
         "Mean ± standard deviation between seeds, and in brackets a 95 % bootstrap interval of the "
         "mean. All other columns are in points.csv."
     )
     note += f" {more:,} more points are there." if more else ""
-    return render("table.html", grid=Grid("Points", ", ".join(cells), heads, lines, note))
+    first = ", ".join(name.removeprefix("allocator.") for name in cells)
+    caption = "A point in a row: the runs that differ in their seed only"
+    has_bars = any(line.bar for line in lines)
+    return render("table.html", grid=Grid(caption, first, heads, lines, note, has_bars))
 
 
 def figures(read: Read, limits: Limits) -> Markup | None:
     """The drawn figures and the points in them."""
     return figure_list(read.figures, limits)
-
-
-def figure_list(drawn: list[Figure], limits: Limits) -> Markup | None:
-    """Figures as elements of a page, each with its plotted points."""
-    if not drawn or not limits.has_figures:
-        return None
-    shown = []
-    for number, figure in enumerate(drawn, 1):
-        picture, note = _picture(figure, f"f{number}-", limits)
-        points = None
-        if figure.points is not None and limits.points:
-            caption = f"Points of {figure.name}"
-            points = whole_grid(figure.points, caption, figure.points.columns[:1], limits.points)
-        shown.append((figure, picture, note, points))
-    return render("figures.html", figures=shown)
 
 
 def replicas(read: Read, limits: Limits) -> Markup | None:
@@ -173,7 +151,8 @@ def capacity(read: Read, limits: Limits) -> Markup | None:
         Line(heading(row, ["label"]), [number_text(row.get(name)) for name in columns])
         for row in table.rows[: limits.rows]
     ]
-    grid = Grid("Highest rates", "memory", heads, lines, "All columns are in capacity_rates.csv.")
+    caption = "The highest rate that each kind of memory sustains"
+    grid = Grid(caption, "memory", heads, lines, "All columns are in capacity_rates.csv.")
     whole = None
     if limits.all_columns:
         caption = "Every column of capacity_rates.csv"
@@ -193,9 +172,9 @@ def times(read: Read, limits: Limits) -> Markup | None:
     errors = texts_of(read.facts, "cost_errors")
     if not sources and (read.runs is None or "times_from" not in read.runs.columns):
         return render("times.html", sources=[], errors=[], is_known=True)
-    return render(
-        "times.html", sources=sources, errors=errors, is_known="cost_errors" in read.facts
-    )
+    is_measured = any(source.startswith("measured:") for source in sources)
+    is_known = "cost_errors" in read.facts or not is_measured
+    return render("times.html", sources=sources, errors=errors, is_known=is_known)
 
 
 def made_with(read: Read, limits: Limits) -> Markup | None:
@@ -262,30 +241,6 @@ def _spread(row: Row, column: str) -> str:
     return f"{text} ± {sd} [{ends[0]}, {ends[1]}]"
 
 
-def _picture(figure: Figure, prefix: str, limits: Limits) -> tuple[Markup | None, str]:
-    """A figure as an element, and what has to be said of it."""
-    note = "its SVG is not there"
-    if figure.svg_path.is_file():
-        text = figure.svg_path.read_text(encoding="utf-8", errors="replace")
-        try:
-            picture = inline_svg(text, prefix, figure.title, figure.describe())
-            if len(picture) <= limits.svg_bytes:
-                return picture, ""
-            note = f"its SVG takes {bytes_text(len(picture))}"
-        except SvgError as error:
-            note = f"its SVG {error}"
-    if figure.png_path.is_file():
-        try:
-            about = f"{figure.title}. {figure.describe()}"
-            picture = inline_png(figure.png_path.read_bytes(), about)
-            if len(picture) <= limits.svg_bytes:
-                return picture, f"As dots, not lines: {note}."
-            note += f", its PNG {bytes_text(len(picture))}"
-        except SvgError as error:
-            note += f", its PNG {error}"
-    return None, f"Left out: {note}."
-
-
 def _facts_of(manifest: Facts) -> list[tuple[str, str]]:
     """What a manifest says of how its run was made."""
     found = [(name, text_of(manifest, name)) for name in ("commit", "python", "machine")]
@@ -299,13 +254,13 @@ def _facts_of(manifest: Facts) -> list[tuple[str, str]]:
 
 SECTIONS: dict[str, tuple[str, Section]] = {
     "warnings": ("What to keep in mind", warnings),
-    "runs": ("Runs", runs),
+    "budget": ("The budget", budget),
     "capacity": ("Rates within the limits", capacity),
     "points": ("Points with their spread", points),
+    "runs": ("Runs", runs),
     "figures": ("Figures", figures),
     "replicas": ("Replicas", replicas),
     "claims": ("Claims that this serves", served_claims),
-    "budget": ("Where the memory goes", budget),
     "times": ("Where the times come from", times),
     "made-with": ("What it was made with", made_with),
     "rerun": ("How to make it again", rerun),

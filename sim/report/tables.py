@@ -23,7 +23,7 @@ COLUMNS: dict[str, tuple[str, float, int]] = {
     "hit_rate": ("hit rate, %", 100, 1),
     "num_running_mean": ("running, mean", 1, 1),
     "num_waiting_mean": ("waiting, mean", 1, 1),
-    "queued_time_frac": ("time with a queue, %", 100, 1),
+    "queued_time_frac": ("queue, % of time", 100, 1),
     "num_requests": ("requests", 1, 0),
     "num_finished": ("finished", 1, 0),
     "num_preemptions": ("preemptions", 1, 0),
@@ -103,6 +103,11 @@ class Grid:
     lines: list[Line]
     note: str = ""
     has_bars: bool = False
+
+    @property
+    def has_long_heads(self) -> bool:
+        """Whether headings of rows need room."""
+        return any(len(line.head) > 30 for line in self.lines)
 
 
 def read_csv(path: Path, missing: list[str]) -> Table | None:
