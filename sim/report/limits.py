@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAX_BYTES = 5_000_000
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -17,14 +17,13 @@ from markupsafe import Markup
 from sim.claims.verdicts import VERDICTS
 from sim.report import claims
 from sim.report.figures import figure_list
-from sim.report.limits import LADDER
+from sim.report.limits import LADDER, MAX_BYTES
 from sim.report.reading import Read, read_figures, read_results, read_verdicts, text_of
 from sim.report.sections import SECTIONS
 from sim.report.templates import render
 from sim.report.text import bytes_text
 from sim.results import ResultsError, replacing
 
-MAX_BYTES = 5_000_000
 NAME = "report.html"
 HERE = Path(__file__).parent
 SCRIPTED = {"player"}  # sections that bring scripts of their own
