@@ -49,15 +49,19 @@
       const select = document.createElement("select");
       const values = [...new Set(rows.map((row) => row.dataset[key]))].sort(collator.compare);
       select.append(new Option("all", ""), ...values.map((value) => new Option(value, value)));
-      label.append(`${key} `, select);
-      controls.append(label);
+      select.id = `filter-${key}`;
+      label.htmlFor = select.id;
+      label.append(`${key} `);
+      controls.append(label, select);
       return [key, select];
     });
     const label = document.createElement("label");
     const words = document.createElement("input");
     words.type = "search";
-    label.append("with the words ", words);
-    controls.append(label, count);
+    words.id = "filter-words";
+    label.htmlFor = words.id;
+    label.append("with the words ");
+    controls.append(label, words, count);
     const apply = () => {
       const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;

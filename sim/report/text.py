@@ -35,7 +35,7 @@ def parsed(text: str) -> Cell:
 
 
 def number_text(value: Cell, factor: float = 1, digits: int | None = None) -> str:
-    """A number for readers: so many digits behind the point, or about four that count.
+    """A number for readers: at most so many digits behind the point, or about four that count.
 
     Texts stay as they are, nothing is a dash.
     """
@@ -44,10 +44,12 @@ def number_text(value: Cell, factor: float = 1, digits: int | None = None) -> st
     if isinstance(value, str):
         return value
     if digits is not None:
-        return f"{value * factor:,.{digits}f}"
+        size = abs(value * factor)
+        most = 1 if size >= 1000 else 2 if size >= 100 else digits
+        return f"{value * factor:,.{min(digits, most)}f}"
     if isinstance(value, int):
         return f"{value:,}"
-    if value == int(value) if abs(value) < 1e15 else False:
+    if abs(value) < 1e15 and value == int(value):
         return f"{int(value):,}"
     return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
