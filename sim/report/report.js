@@ -80,7 +80,7 @@
 
   for (const table of document.querySelectorAll("main table")) {
     if (!table.tHead || !table.tBodies.length || table.tBodies[0].rows.length < 2) continue;
-    if (table.closest("[data-own-script]")) continue;
+    if (table.closest("section section")) continue; // a part with a script of its own
     if (table.dataset.filter) makeFilters(table);
     makeSortable(table);
   }

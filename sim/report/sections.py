@@ -54,7 +54,7 @@ RATES = {
 MOST_LINES = 14  # of the budget that stand open
 
 
-Section = Callable[[Read, Limits], Markup | None]
+Section = Callable[[Read, Limits], str | None]
 
 
 def warnings(read: Read, limits: Limits) -> Markup | None:
@@ -248,7 +248,7 @@ def _facts_of(manifest: Facts) -> list[tuple[str, str]]:
     if isinstance(versions, dict):
         found.append(("packages", ", ".join(f"{name} {of}" for name, of in versions.items())))
     if isinstance(trace, dict):
-        found.append(("trace", f"{trace.get('source')}, digest {trace.get('digest')}"))
+        found += [("trace", text_of(trace, "source")), ("its digest", text_of(trace, "digest"))]
     return [(name, value) for name, value in found if value]
 
 
