@@ -203,19 +203,32 @@ def rerun(read: Read, limits: Limits) -> Markup | None:
         text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100)
     cut = max(0, len(text) - limits.config_chars)
     text = text[: limits.config_chars]
-    file = text_of(read.facts, "file")
-    words = ["kvsim", "run", file]
-    for override in texts_of(read.facts, "overrides"):
-        words += ["--set", override]
-    command = shlex.join(words) if file else ""
     return render(
         "rerun.html",
-        command=command,
+        command=_command(read),
         name=read.name,
         text_of_config=text,
         cut=cut,
         is_search=read.rates is not None,
     )
+
+
+def _command(read: Read) -> str:
+    """The command that made these results; "" if they do not say."""
+    file = text_of(read.facts, "file")
+    words = ["kvsim", "run" if read.rates is None else "capacity", file]
+    for override in texts_of(read.facts, "overrides"):
+        words += ["--set", override]
+    if read.rates is not None:
+        words += ["--slo", ", ".join(texts_of(read.facts, "slo"))]
+        known = {"seeds": "seeds", "agree": "agree", "tolerance": "tolerance"}
+        known |= {"num_measured": "requests", "price_per_hour": "price-per-hour"}
+        for fact, option in known.items():
+            if isinstance(read.facts.get(fact), int | float):
+                words += [f"--{option}", str(read.facts[fact])]
+        words += [] if read.rates.has_values("offline") else ["--no-offline"]
+        words += ["--out", f"results/{read.folder.name}"]
+    return shlex.join(words) if file else ""
 
 
 def _cell(row: Row, column: str, varied: list[str]) -> str:

@@ -147,7 +147,13 @@ def write_capacities(
     table, all_points = (_table(records) for records in (rows, points))
     results.write_table(folder / "capacity_rates.csv", table)
     results.write_table(folder / "capacity_points.csv", all_points)
-    known = {"description": experiment.description, "config": experiment.config}
+    known = {
+        "file": experiment.file,
+        "overrides": list(experiment.overrides),
+        "cost_errors": list(experiment.cost_errors),
+        "description": experiment.description,
+        "config": experiment.config,
+    }
     results.write_json(folder / "experiment.json", {**facts, **known})
     is_searched = (~table["status"].isin(UNSEARCHED)).any()
     drawn = draw_from_files(folder) if is_searched else []
