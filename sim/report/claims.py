@@ -80,7 +80,7 @@ def _verdict(entry: Facts) -> Verdict:
     try:
         expected, measured = expected_text(entry), measured_text(entry["measured"])
         more = list(_more(entry, verdict))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ResultsError(
             f"claim {entry.get('id')}: is not what kvsim claims --record writes: {error!r}"
         ) from None

@@ -186,7 +186,7 @@ def made_with(read: Read, limits: Limits) -> Markup | None:
         for name, value in _facts_of(manifest):
             facts.setdefault(name, Counter())[value] += 1
     seconds = [manifest.get("wall_s") for manifest in read.manifests.values()]
-    wall_s = sum(value for value in seconds if isinstance(value, int | float))
+    wall_s = sum(value for value in seconds if isinstance(value, float))
     num_runs = len(read.manifests)
     rows = [
         (name, [value if n == num_runs else f"{value} ({n} runs)" for value, n in counts.items()])
