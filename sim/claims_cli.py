@@ -82,8 +82,8 @@ def claims_command(arguments: argparse.Namespace) -> int:
 
 def _chosen(arguments: argparse.Namespace) -> list[Claim]:
     """The claims that the command line asks for. Raises ConfigError, UserError."""
-    from sim.claims.judge import VERDICTS
     from sim.claims.statement import load_claims
+    from sim.claims.verdicts import VERDICTS
     from sim.plugins import guess
 
     claims = load_claims(Path(arguments.claims))
@@ -181,12 +181,13 @@ def _print_table(judged: Sequence[Judged]) -> None:
     from rich.table import Table
 
     from sim.claims import tables
+    from sim.claims.text import measured_text
 
     table = Table(box=None, header_style="", pad_edge=False)
     for name in ("claim", "expected", "measured", "verdict"):
         table.add_column(name, overflow="fold")
     for one in judged:
-        texts = tables.expected_text(one), tables.measured_text(one.measured)
+        texts = tables.expected_text(one), measured_text(one.measured)
         cells = (text if len(text) <= CELL else text[: CELL - 1] + "…" for text in texts)
         table.add_row(one.claim.id, *cells, one.verdict)
     console = Console(markup=False, highlight=False)

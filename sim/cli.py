@@ -17,6 +17,7 @@ from sim.capacity_cli import add_capacity
 from sim.claims_cli import add_claims
 from sim.compare_cli import add_compare
 from sim.export_cli import add_export
+from sim.report_cli import add_report
 from sim.trace_cli import add_trace
 from sim.usage import UserError, add_command
 
@@ -30,6 +31,7 @@ EXAMPLES = """examples:
   kvsim plot results/quickstart
   kvsim export results/quickstart --perfetto
   kvsim export results/quickstart --csv /tmp/tables
+  kvsim report results/quickstart
   kvsim trace info AzureLLMInferenceTrace_conv.csv --plot azure.png
   kvsim trace convert conversation_trace.jsonl mooncake.parquet
   kvsim trace fetch azure-conv-2023
@@ -153,6 +155,7 @@ def _add_others(commands: Any) -> None:
     plot.add_argument("folder", metavar="RESULTS", help="for example results/quickstart")
     plot.add_argument("--figure", action="append", metavar="NAME", help="only this figure")
     add_export(commands)
+    add_report(commands)
     add_trace(commands)
     add_claims(commands)
     add_capacity(commands)

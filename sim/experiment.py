@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,8 @@ MAX_CHANGES_SHOWN = 10
 class Experiment:
     """A resolved experiment. config is plain data: what the file says, defaults filled in.
 
-    specs are runs of an engine, or replays of policies without one.
+    specs are runs of an engine, or replays of policies without one. file and overrides are what it
+    was read from; report is whether a page is made of its results.
     """
 
     name: str
@@ -70,6 +71,10 @@ class Experiment:
     specs: tuple[RunSpec, ...] | tuple[ReplaySpec, ...]
     pool_lines: tuple[str, ...]
     warnings: tuple[str, ...]
+    cost_errors: tuple[str, ...] = ()
+    report: bool = False
+    file: str = ""
+    overrides: tuple[str, ...] = ()
 
     def runs(self) -> list[RunSpec] | list[ReplaySpec]:
         """All runs in the order allocators x sweep x seeds, or traces x policies x capacities."""
@@ -93,7 +98,8 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     """
     document = read_document(path)
     override_all(document, overrides)
-    return resolve_experiment(document, Path(path).parent)
+    experiment = resolve_experiment(document, Path(path).parent)
+    return replace(experiment, file=str(path), overrides=tuple(overrides))
 
 
 def override_all(document: Document, overrides: Sequence[str]) -> None:
@@ -154,6 +160,7 @@ def _replays(data: Config, folder: Path, errors: Errors) -> Experiment:
         specs=found.specs,
         pool_lines=found.lines,
         warnings=found.warnings,
+        report=found.keys.report,
     )
 
 
@@ -226,18 +233,20 @@ def _experiment(
     warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
     warnings |= dict.fromkeys(line for cell in cells for line in cell.warnings)
     warnings |= dict.fromkeys(f"skipped: {cell.skip}" for cell in all_cells if cell.skip)
-    cost_source, cost_notes, cost_warnings = _cost_source(cells, folder)
-    lines += [f"cost          {note}" for note in dict.fromkeys(cost_notes)][:MAX_CHANGES_SHOWN]
-    warnings |= dict.fromkeys(cost_warnings)
+    costs = _cost_facts(cells, folder)
+    lines += [f"cost          {note}" for note in costs.notes][:MAX_CHANGES_SHOWN]
+    warnings |= costs.warnings
     return Experiment(
         name=top.name,
         description=top.description.strip(),
         figures=tuple(top.figures or ()),
-        cost_source=cost_source,
+        cost_source="; ".join(costs.sources),
         config=_resolved(data, cells, seeds),
         specs=tuple(_specs(all_cells, seeds, folder, [axis.key for axis in axes])),
         pool_lines=tuple(lines),
         warnings=tuple(warnings),
+        cost_errors=tuple(costs.errors),
+        report=top.report,
     )
 
 
@@ -293,18 +302,26 @@ def _point(cell: Cell) -> Point:
     return cell.point
 
 
-def _cost_source(cells: list[Cell], folder: Path) -> tuple[str, list[str], list[str]]:
-    """Where times come from, for every cost model of the experiment; their notes and warnings."""
-    sources: dict[str, None] = {}
-    notes: list[str] = []
-    warnings: list[str] = []
+@dataclass(frozen=True)
+class _CostFacts:
+    """Of every cost model of an experiment, each once: the keys of dicts, in order."""
+
+    sources: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    errors: dict[str, None] = field(default_factory=dict)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+
+def _cost_facts(cells: list[Cell], folder: Path) -> _CostFacts:
+    """Where times come from, and what is worth knowing of them."""
+    facts = _CostFacts()
     for cell in cells:
-        config = _point(cell).config["cost"]
-        cost: CostModel = build_part("cost", config, folder)
-        sources[f"{config['kind']}: {cost.source}"] = None
-        notes += cost.notes
-        warnings += cost.warnings
-    return "; ".join(sources), notes, warnings
+        cost: CostModel = build_part("cost", _point(cell).config["cost"], folder)
+        facts.sources[f"{cost.kind}: {cost.source}"] = None
+        facts.notes.update(dict.fromkeys(cost.notes))
+        facts.errors.update(dict.fromkeys(cost.errors))
+        facts.warnings.update(dict.fromkeys(cost.warnings))
+    return facts
 
 
 def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:
@@ -321,6 +338,7 @@ def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:
         "slo": first.slo,
         "figures": list(first.top.figures or ()),
         **({"record": {"max_events": first.top.max_events}} if first.top.max_events else {}),
+        **({"report": True} if first.top.report else {}),
     }
 
 

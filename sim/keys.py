@@ -93,6 +93,7 @@ class TopKeys(Strict):
     figures are drawn when all runs are done.
     record is blocks, or {blocks: true, max_events: 2000000}: each run keeps who held which block
     when, and what every request did; nothing if it is left out.
+    report makes a page of it all, report.html beside the tables.
     """
 
     name: str
@@ -118,6 +119,7 @@ class TopKeys(Strict):
     slo: SloKeys | None = None
     figures: list[str] | None = None
     record: RecordKeys | None = None
+    report: bool = False
 
     @property
     def max_events(self) -> int:
@@ -147,6 +149,7 @@ class ReplayKeys(Strict):
     capacity_tokens are the sizes of the cache; what an unbounded one holds in the end, halved ten
     times, if they are left out.
     figures are drawn when all runs are done.
+    report makes a page of it all, report.html beside the tables.
     """
 
     name: str
@@ -155,3 +158,4 @@ class ReplayKeys(Strict):
     traces: Any
     capacity_tokens: list[Annotated[int, Field(ge=1)]] | None = None
     figures: list[str] | None = None
+    report: bool = False

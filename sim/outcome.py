@@ -13,10 +13,11 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from sim import figures, points, results
+from sim import figures, points, report, results
 from sim.experiment import Experiment
 from sim.policies.text import policy_lines
 from sim.progress import showing
+from sim.report.warnings import extrapolation_warnings, sampled_warnings
 from sim.runner import RunOptions, run_experiment
 from sim.tables import summary_to_arrow
 
@@ -59,6 +60,9 @@ def run_and_write(
         "figures": list(experiment.figures),
         "runs": run_ids,
         "cost_source": experiment.cost_source,
+        "cost_errors": list(experiment.cost_errors),
+        "file": experiment.file,
+        "overrides": list(experiment.overrides),
         "budget": experiment.budget_lines(),
         "config": experiment.config,
     }
@@ -74,7 +78,21 @@ def run_and_write(
         return Outcome(rows, tables, problems)
     figures.remove(folder / "figures", besides=experiment.figures)
     paths, undrawn = draw_again(folder, list(experiment.figures))
-    return Outcome(rows, [*tables, *paths], problems + undrawn)
+    pages, unwritten = report_again(folder, experiment.report)
+    return Outcome(rows, [*tables, *paths, *pages], problems + undrawn + unwritten)
+
+
+def report_again(folder: Path, is_asked: bool) -> tuple[list[Path], list[str]]:
+    """Write report.html if it is asked for, or there: an old one would show other numbers.
+
+    Returns its path, or why there is none.
+    """
+    if not is_asked and not (folder / report.NAME).exists():
+        return [], []
+    try:
+        return [report.write_report(folder).path], []
+    except results.ResultsError as error:
+        return [], [f"report: {error}"]
 
 
 def _write_summary(path: Path, table: pd.DataFrame) -> None:
@@ -225,39 +243,6 @@ def _print_runs(outcome: Outcome) -> None:
     Console(width=MIN_WIDTH if not sys.stdout.isatty() else None).print(table)
     if len(outcome.rows) > MAX_ROWS_SHOWN:
         print(f"… and {len(outcome.rows) - MAX_ROWS_SHOWN} more runs, in summary.csv")
-
-
-def extrapolation_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One sentence for each cost profile whose range some runs left, with their counts."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row.get("num_extrapolated_iterations"):
-            found.setdefault(str(row["times_from"]).split(":")[1].split(",")[0].strip(), []).append(
-                row
-            )
-    lines = []
-    for profile, own in found.items():
-        outside = sum(row["num_extrapolated_iterations"] for row in own)
-        total = sum(row["num_iterations"] for row in own)
-        worst = max(own, key=lambda row: row["num_extrapolated_iterations"])
-        lines.append(
-            f"cost profile {profile}: {outside:,} times an iteration (of {total:,}, in {len(own)} "
-            f"runs) was outside of the sizes it was fitted to; most in {worst['run']}: "
-            f"{worst['extrapolated']}"
-        )
-    return lines
-
-
-def sampled_warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One sentence if runs had more events than they may record, about the one with most."""
-    sampled = [row for row in rows if (row.get("record_every") or 1) > 1]
-    if not sampled:
-        return []
-    worst = max(sampled, key=lambda row: int(row["record_every"]))
-    return [
-        f"record: more rows than max_events in {len(sampled)} runs: only some iterations are "
-        f"recorded; fewest in {worst['run']}, every {worst['record_every']}th"
-    ]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -235,4 +235,5 @@ def _resolved(keys: ReplayKeys, traces: Sequence[_Trace], policies: list[str]) -
         },
         "capacity_tokens": keys.capacity_tokens,
         "figures": list(keys.figures or ()),
+        **({"report": True} if keys.report else {}),
     }

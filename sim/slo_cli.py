@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,9 @@ def slo_command(arguments: argparse.Namespace) -> int:
     question = _question(arguments)
     try:
         document, folder = _document(arguments)
-        experiment, lines = searched(document, folder, not arguments.no_offline)
+        found, lines = searched(document, folder, not arguments.no_offline)
+        overrides = tuple(arguments.overrides)
+        experiment = replace(found, file=arguments.file or "", overrides=overrides)
         with _folder(arguments.out) as out, _progress(len(lines)) as on_run:
             rows, points = survey(question, lines, out, arguments.jobs, on_run)
             facts = facts_of(question, experiment)

@@ -34,6 +34,11 @@ def test_the_wheel_holds_sim_and_workloads_with_their_data_and_nothing_else(whee
         "sim/presets/gpus.yaml",
         *(f"sim/engines/{path.name}" for path in (ROOT / "sim" / "engines").iterdir()),
         "sim/costs/profiles/h100.yaml",
+        *(
+            str(path.relative_to(ROOT))
+            for path in (ROOT / "sim" / "report").rglob("*")
+            if path.suffix in {".html", ".css", ".js"}
+        ),
         "sim/costs/profiles/a100-40-2023.yaml",
         "workloads/py.typed",
         "workloads/data/sharegpt_lengths.csv",

@@ -12,27 +12,17 @@ from typing import Any
 
 from sim.claims.expressions import too_little_queued
 from sim.claims.measure import Measured
-from sim.claims.statement import Statement, leaves
+from sim.claims.statement import Statement
+from sim.claims.text import leaves, shown
+from sim.claims.verdicts import (
+    CONFIRMED,
+    DIRECTION,
+    FITTED,
+    NOT_REPRODUCED,
+    REFUTED,
+    VACUOUS,
+)
 
-CONFIRMED = "confirmed"
-FITTED = "confirmed with a fitted parameter"
-DIRECTION = "direction only"
-NOT_REPRODUCED = "not reproduced"
-REFUTED = "refuted"
-VACUOUS = "holds vacuously"
-NO_DATA = "data not available here"
-OUT_OF_SCOPE = "out of scope"
-
-VERDICTS = {
-    CONFIRMED: "the measured value is within the claim's tolerance",
-    FITTED: "likewise, but a parameter was fitted to the claim's source, and is named",
-    DIRECTION: "the order or the sign is as claimed, the size is not",
-    NOT_REPRODUCED: "a simulation or a trace gives another value",
-    REFUTED: "the claim's own numbers, or the code it speaks of, say otherwise",
-    VACUOUS: "true, but nothing could have made it false",
-    NO_DATA: "the trace that it is about has to be fetched first",
-    OUT_OF_SCOPE: "nothing that a simulator of memory can measure",
-}
 EXACT_KINDS = {"deterministic", "property", "config_fact"}
 ABSOLUTE_UNITS = {
     "percent",
@@ -113,19 +103,6 @@ def spread(values: list[Any]) -> float | None:
     return statistics.stdev(values) if is_number and len(values) > 1 else None
 
 
-def shown(value: Any) -> str:
-    """A value as a sentence has it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(shown(item) for item in value) + "]"
-    return str(value)
-
-
 def _only_truths(measured: Measured) -> bool:
     """Whether all that was measured are truth values, which may answer a claim in words."""
     return all(isinstance(v, bool) for values in measured.values.values() for v in values)
@@ -171,6 +148,11 @@ def is_relative(stated: Statement, wanted: Any) -> bool:
     """Whether the tolerance of an expected leaf is a fraction of it."""
     is_kind = stated.comparator not in BOUNDS and stated.unit not in ABSOLUTE_UNITS
     return is_kind and _is_number(wanted) and not isinstance(wanted, list | tuple)
+
+
+def has_relative_tolerance(stated: Statement) -> bool:
+    """Whether that is so of any leaf."""
+    return any(is_relative(stated, leaf) for leaf in expected_leaves(stated).values())
 
 
 def _tolerance(stated: Statement, key: str) -> float:

@@ -20,7 +20,8 @@ from sim.claims.expressions import (
 )
 from sim.claims.probes import PROBES
 from sim.claims.probes.results import Seeds, Vacuous
-from sim.claims.statement import FROM, Ablation, Claim, Measure, Sensitivity, leaves
+from sim.claims.statement import FROM, Ablation, Claim, Measure, Sensitivity
+from sim.claims.text import leaves
 from sim.experiment import load_experiment
 from sim.outcome import run_and_write
 from sim.runner import RunOptions
@@ -66,15 +67,11 @@ def absent_data(claim: Claim) -> list[str]:
 
 
 def experiments_of(claims: Sequence[Claim]) -> list[Path]:
-    """The experiment files that claims need, each once."""
+    """The experiment files that claims need and can be run, each once."""
     found: dict[Path, None] = {}
     for claim in claims:
-        stated = claim.stated
-        if stated.measured_by is None or (absent_data(claim) and not stated.partial):
-            continue
-        entries: list[Measure | Sensitivity] = [stated.measured_by]
-        for entry in [*entries, *stated.sensitivity, *stated.ablation]:
-            found |= dict.fromkeys(claim.experiments(entry))
+        if not absent_data(claim) or claim.stated.partial:
+            found |= dict.fromkeys(claim.all_experiments())
     return list(found)
 
 

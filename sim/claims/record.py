@@ -14,15 +14,15 @@ from typing import Any
 
 from sim.claims.expressions import Values
 from sim.claims.judge import (
-    NO_DATA,
-    OUT_OF_SCOPE,
     UNMEASURED,
+    has_relative_tolerance,
     judge,
     mean,
     spread,
 )
 from sim.claims.measure import Tables, Variation, ablate, absent_data, measure, variations
 from sim.claims.statement import Claim
+from sim.claims.verdicts import NO_DATA, OUT_OF_SCOPE
 from sim.results import ResultsError, write_json
 
 DIGITS = 6
@@ -50,17 +50,24 @@ class Judged:
         return {
             "id": stated.id,
             "source": stated.source,
+            "title": self.claim.title,
+            "ref": self.claim.ref,
             "where": stated.where,
+            "statement": stated.statement,
             "kind": stated.kind,
             "priority": stated.priority,
             "verdict": self.verdict,
             "expected": stated.expected,
             "comparator": stated.comparator,
             "tolerance": stated.tolerance,
+            "is_relative": has_relative_tolerance(stated),
             "unit": stated.unit,
             "measured": self.measured,
             "misses": self.misses,
             "note": self.note,
+            "notes": stated.notes,
+            "because": stated.because or "",
+            "experiments": [path.stem for path in self.claim.all_experiments()],
             "sensitivity": self.sensitivity,
             "ablation": self.ablation,
         }

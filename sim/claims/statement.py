@@ -7,7 +7,7 @@ measures it here, or `out_of_scope`, why nothing can.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -167,6 +167,15 @@ class Claim:
         names = [entry.experiment, *(where.get(FROM) for where in (entry.rows or {}).values())]
         return [self.path(name) for name in names if name is not None]
 
+    def all_experiments(self) -> list[Path]:
+        """The experiment files that measure it, vary it or test its explanation, each once."""
+        stated = self.stated
+        if stated.measured_by is None:
+            return []
+        entries: list[Measure | Sensitivity] = [stated.measured_by]
+        entries += [*stated.sensitivity, *stated.ablation]
+        return list(dict.fromkeys(path for entry in entries for path in self.experiments(entry)))
+
 
 def load_claims(folder: Path) -> list[Claim]:
     """All claims of a folder's *.yaml files, but not of folders in it.
@@ -250,18 +259,3 @@ def _check_measure(claim: Claim, entry: Measure | Sensitivity, path: KeyPath, re
             report(path, "needs over, the column that varies, or limits")
         if isinstance(entry, Measure) and not (entry.rows and entry.values):
             report(path, "an experiment needs rows and values")
-
-
-def leaves(value: Any) -> dict[str, Any]:
-    """A value of mappings and lists as its leaves, by dotted path; {"": value} for a plain one."""
-    if isinstance(value, Mapping):
-        items: Sequence[tuple[Any, Any]] = list(value.items())
-    elif isinstance(value, list | tuple):
-        items = list(enumerate(value))
-    else:
-        return {"": value}
-    return {
-        f"{key}.{inner}".rstrip("."): leaf
-        for key, below in items
-        for inner, leaf in leaves(below).items()
-    }

@@ -39,6 +39,8 @@ class CostModel(ABC):
     """Whether iterations outside of what the times were measured at are counted: see passed."""
     notes: tuple[str, ...] = ()
     """What is worth knowing of its times before a run, one line each."""
+    errors: tuple[str, ...] = ()
+    """How far its times are off what was measured, one line each; none if that is not known."""
     warnings: tuple[str, ...] = ()
     """What of the model the times do not fit, in sentences."""
 

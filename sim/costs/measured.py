@@ -16,7 +16,7 @@ GPU has its share, and two all-reduces a layer are added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,6 +123,7 @@ class Measured(CostModel):
         self.source = f"{found.name}, {found.kind}: {found.source}"
         self.tables = build_tables(self.chosen, self.shape)
         self.notes = (self._note(),)
+        self.errors = tuple(self._errors())
         self._outside = np.zeros(len(OUTSIDE_KINDS), np.int64)
         t, integers = self.tables, np.zeros(1, np.int64)
         self._arrays = (t.tokens, t.seqs, t.decode, t.prefill, t.numbers)
@@ -147,6 +148,18 @@ class Measured(CostModel):
             f"{chosen.decode.name}, {layout}, paging {chosen.paging}; made nondecreasing: "
             f"{100 * raised.share:.1f} % of its times raised, {100 * raised.mean:.2f} % on average"
         )
+
+    def _errors(self) -> Iterator[str]:
+        """What each kernel is off on rows kept out of its fit, in percent of the time."""
+        chosen = self.chosen
+        kernels = (chosen.decode, chosen.prefill, chosen.linear, chosen.mixed)
+        for kind, kernel in zip(("decode", "prefill", "linear", "mixed"), kernels, strict=True):
+            if kernel is None:
+                continue
+            kept_out = [cell for cell in kernel.errors.values() if isinstance(cell, dict)]
+            mapes = [cell["mape"] for cell in kept_out if "mape" in cell]
+            known = f"{max(mapes):.1f} % off rows kept out" if mapes else "no rows kept out"
+            yield f"{chosen.profile.name}, {kind}, {kernel.name}: {known}"
 
     @classmethod
     def digest(cls, parameters: Mapping[str, Any]) -> str:

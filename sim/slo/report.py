@@ -14,7 +14,7 @@ from rich.table import Table
 from sim import figures, results
 from sim.experiment import Experiment
 from sim.figures.capacity_rates import UNSEARCHED, draw_capacity_rates
-from sim.outcome import summary_table
+from sim.outcome import report_again, summary_table
 from sim.slo.search import ladder
 from sim.slo.steady import num_with_warm_up
 from sim.slo.survey import Question
@@ -153,11 +153,20 @@ def write_capacities(
     table, all_points = (_table(records) for records in (rows, points))
     results.write_table(folder / "capacity_rates.csv", table)
     results.write_table(folder / "capacity_points.csv", all_points)
-    known = {"description": experiment.description, "config": experiment.config}
+    known = {
+        "file": experiment.file,
+        "overrides": list(experiment.overrides),
+        "cost_errors": list(experiment.cost_errors),
+        "description": experiment.description,
+        "config": experiment.config,
+    }
     results.write_json(folder / "experiment.json", {**facts, **known})
     is_searched = (~table["status"].isin(UNSEARCHED)).any()
     drawn = draw_from_files(folder) if is_searched else []
-    return [folder / "capacity_rates.csv", folder / "capacity_points.csv", *drawn]
+    pages, problems = report_again(folder, experiment.report)
+    if problems:
+        raise results.ResultsError(problems[0])
+    return [folder / "capacity_rates.csv", folder / "capacity_points.csv", *drawn, *pages]
 
 
 def draw_from_files(folder: Path) -> list[Path]:

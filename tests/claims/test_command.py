@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from command import SMALL
-from sim.claims import tables
+from sim.claims.text import variation_text
 from sim.cli import main
 
 CLAIMS = """
@@ -247,4 +247,4 @@ def test_the_page_says_parts_in_percent_and_settings_in_words(folder: Path) -> N
     assert "| A token \\| takes 800 KB. | 819,200 bytes ± 5 % | 819,200 | confirmed |" in page
     assert "- `kernel`: A kernel on a GPU." in page
     entry = {"setting": '{"kind": "uniform", "low": 1}', "measured": {"": {"mean": 2, "sd": None}}}
-    assert tables._variation(entry) == "uniform, low 1 → 2"
+    assert variation_text(entry) == "uniform, low 1 → 2"

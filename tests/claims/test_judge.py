@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from sim.claims.judge import (
+from sim.claims.judge import judge
+from sim.claims.measure import Measured
+from sim.claims.statement import Statement
+from sim.claims.verdicts import (
     CONFIRMED,
     DIRECTION,
     FITTED,
     NOT_REPRODUCED,
     REFUTED,
     VACUOUS,
-    judge,
 )
-from sim.claims.measure import Measured
-from sim.claims.statement import Statement
 
 
 def claim(expected: Any, comparator: str = "approx", **more: Any) -> Statement:

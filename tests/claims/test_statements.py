@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from sim.claims.judge import DIRECTION, NOT_REPRODUCED, REFUTED
 from sim.claims.record import read_record
-from sim.claims.statement import Claim, leaves, load_claims
+from sim.claims.statement import Claim, load_claims
 from sim.claims.tables import page, with_section
+from sim.claims.text import leaves
+from sim.claims.verdicts import DIRECTION, NOT_REPRODUCED, REFUTED
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments" / "claims"

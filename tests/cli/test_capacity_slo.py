@@ -210,6 +210,22 @@ def test_what_cannot_be_searched_is_one_sentence(
     assert shown.out == ""
 
 
+def test_a_search_may_ask_for_its_page_which_says_how_to_search_again(
+    capsys, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    given = ("--requests", 20, "--seeds", 2, "--no-offline", "--out", out, "--set", "report=true")
+    found = rows(capsys, tmp_path, SINGLE, "mean ttft < 1 s", *given)
+    text = (out / "report.html").read_text()
+    assert found["paged"]["status"] in text
+    again = (
+        f"kvsim capacity {tmp_path / 'x.yaml'} --set report=true "
+        "--slo &#39;mean ttft &lt; 1 s&#39; "
+        "--seeds 2 --agree 2 --tolerance 0.05 --requests 20 --no-offline --out results/out"
+    )
+    assert again in text
+
+
 def test_the_picture_is_drawn_again_from_its_files(capsys, tmp_path: Path) -> None:
     out = tmp_path / "out"
     given = ("--requests", 20, "--seeds", 2, "--no-offline", "--out", out)

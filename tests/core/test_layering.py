@@ -30,8 +30,18 @@ READ_RESULTS_ONLY = (
     "sim.claims.expressions",
     "sim.claims.judge",
     "sim.claims.tables",
+    "sim.claims.text",
+    "sim.claims.verdicts",
 )
-RUN_A_SIMULATION = ("sim.engine", "sim.schedulers", "sim.costs", "sim.experiment", "sim.runner")
+RUN_A_SIMULATION = (
+    "sim.engine",
+    "sim.fleet",
+    "sim.schedulers",
+    "sim.costs",
+    "sim.experiment",
+    "sim.runner",
+    "sim.outcome",
+)
 
 
 def module_name(path: Path) -> str:

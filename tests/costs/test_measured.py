@@ -218,6 +218,16 @@ def test_a_profile_says_what_it_is_and_where_every_number_is_from(name: str) -> 
         assert any("mape" in cell for cell in variant.errors.values() if isinstance(cell, dict))
 
 
+def test_the_errors_that_are_said_are_those_of_the_kernels_in_use() -> None:
+    model = measured(profile="rtx-4090")
+    kept_out = model.chosen.decode.errors["random"]["mape"]
+    line = f"rtx-4090, decode, {model.chosen.decode.name}: {kept_out:.1f} % off rows kept out"
+    assert line in model.errors
+    assert len(model.errors) == 4
+    two_points = measured(profile="a100-40-2023")
+    assert all(line.endswith(": no rows kept out") for line in two_points.errors)
+
+
 def test_what_the_cumulative_maximum_raises_is_little_and_said() -> None:
     """Kernels do get faster with more work here and there, where they cut it otherwise."""
     for name in shipped():
