@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 
-from sim.allocators import ALLOCATORS
-from sim.costs import COST_MODELS
+from sim.allocators import ALLOCATORS, Allocator
+from sim.costs import COST_MODELS, CostModel
 from sim.costs.paging import PRESETS
 from sim.costs.profile import load_profile, shipped
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.hardware import GPUS, MODELS
 from sim.metric_docs import METRICS
 from sim.policies import POLICIES
-from sim.routers import ROUTERS
-from sim.schedulers import SCHEDULERS
+from sim.routers import ROUTERS, Router
+from sim.schedulers import SCHEDULERS, Scheduler
 from workloads import (
     ARRIVALS,
     DURATIONS,
@@ -22,8 +22,19 @@ from workloads import (
     PREFIXES,
     TURNS,
     WORKLOADS,
+    Workload,
+    installed,
 )
 from workloads.publictraces import public_traces
+
+# the tables that installed packages may add to, and what their classes derive from
+BASES: dict[str, type] = {
+    "allocators": Allocator,
+    "schedulers": Scheduler,
+    "costs": CostModel,
+    "routers": Router,
+    "workloads": Workload,
+}
 
 
 def tables() -> dict[str, dict[str, str]]:
@@ -44,6 +55,8 @@ def tables() -> dict[str, dict[str, str]]:
         table: {name: _describe(entry) for name, entry in entries.items()}
         for table, entries in classes.items()
     }
+    for table, base in BASES.items():
+        listing[table] |= _installed(base, classes[table])
     listing["policies"] = {name: policy.about for name, policy in POLICIES.items()}
     engines = {name: read_engine(name, ENGINES_FOLDER) for name in ENGINES}
     listing["engines"] = {name: preset.about() for name, preset in engines.items()}
@@ -53,6 +66,20 @@ def tables() -> dict[str, dict[str, str]]:
     listing["models"] = {name: str(model) for name, model in MODELS.items()}
     listing["devices"] = {name: str(device) for name, device in GPUS.items()}
     return listing
+
+
+def _installed(base: type, built_in: Mapping[str, type]) -> dict[str, str]:
+    """The plug-ins of installed packages: whose each is, and what, or why it cannot be used."""
+    found = {}
+    for name, entry in installed.load_each(base).items():
+        packages = " and ".join(p.package for p in installed.plug_ins(name, base))
+        sentence = installed.clash(name, base, built_in)
+        title = f"{name} ({packages})" if name in built_in else name
+        if sentence or isinstance(entry, str):
+            found[title] = f"[{packages}] cannot be used by this name: {sentence or entry}"
+        else:
+            found[title] = f"[{packages}] {_describe(entry)}"
+    return found
 
 
 def about_profile(name: str) -> str:

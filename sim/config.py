@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.allocators import ALLOCATORS, Allocator
+from sim.classes import Table, find_class
 from sim.costs import COST_MODELS, CostModel
 from sim.hardware_keys import read_device, read_model
 from sim.hardware_types import MAX_MODEL_LEN, Model
@@ -24,9 +25,7 @@ from sim.plugins import (
     UNKNOWN_KEY,
     Config,
     Report,
-    Table,
     build,
-    find_class,
     parameter_names,
     resolve,
     split_key,

@@ -15,13 +15,13 @@ from typing import Any
 
 from sim import naming
 from sim.axes import Axis, read_axes, sampling_lines
+from sim.cells import Cell, Errors, expand, flush, skip_misfits
 from sim.config import ConfigError, Point, build_part
 from sim.costs import CostModel
 from sim.meeting import meet_trace
 from sim.plugins import Config, Report, guess
 from sim.replays import ReplaySpec, read_replays
 from sim.runspec import RunSpec, uses_seed
-from sim.sweep import Cell, Errors, expand, flush, skip_misfits
 from sim.yaml_nodes import Document, apply_override, dotted, read_document
 
 __all__ = [

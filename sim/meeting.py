@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sim.allocators import Allocator
 from sim.allocators.declared import declared_prefixes
+from sim.cells import Cell
 from sim.config import build_part
 from sim.engine_presets import REQUIRED
 from sim.plugins import Config, Report
@@ -13,7 +14,6 @@ from sim.routers import Router
 from sim.runspec import load_trace, sequence_content, uses_seed
 from sim.schedulers import Scheduler
 from sim.sequence import SequenceTable
-from sim.sweep import Cell
 from workloads.publictraces import AbsentTraceError
 from workloads.trace import Trace, TraceError
 

@@ -1,13 +1,11 @@
 """Plug-ins from configuration: constructor parameters are the keys, annotations their types.
 
-A plug-in is written {kind: name, parameter: value, …}. The name is an entry of a table, or
-"module:Class" for a class of somebody else's. The resolved form is plain data too: the kind and
-every parameter, defaults filled in.
+A plug-in is written {kind: name, parameter: value, …}; sim.classes says which class a name means.
+The resolved form is plain data too: the kind and every parameter, defaults filled in.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import re
@@ -20,11 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import ErrorDetails
 
+from sim.classes import Table, all_kinds, find_class, or_module
 from sim.yaml_nodes import KeyPath
+from workloads import installed
 from workloads.checks import written_out
 
 Report = Callable[[KeyPath, str], None]
-Table = Mapping[str, type]
 Config = dict[str, Any]
 
 
@@ -173,30 +172,6 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:60] + "…"
 
 
-def find_class(kind: str, table: Table, base: type | None) -> type:
-    """The class a kind names; without a base, the table is all there is.
-
-    Raises ValueError with a sentence if there is none.
-    """
-    if kind in table:
-        return table[kind]
-    module_name, colon, class_name = kind.partition(":")
-    if base is None or not colon:
-        other = ", or module:Class" if base is not None else ""
-        raise ValueError(f"unknown kind {kind!r}{guess(kind, list(table))}{other}")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (Exception, SystemExit) as error:  # somebody else's module may do anything
-        reason = f"{type(error).__name__}: {error}".replace("\n", " ")
-        raise ValueError(f"{kind} cannot be imported: {reason}") from None
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise ValueError(f"{kind} is no {base.__name__}; accepted: a subclass of it")
-    if inspect.isabstract(found):
-        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-        raise ValueError(f"{kind} cannot be used: it does not define {missing}")
-    return found
-
-
 @lru_cache(maxsize=256)
 def parameter_model(cls: type) -> type[Strict]:
     """The parameters of a class's constructor as a pydantic model, by alias.
@@ -241,8 +216,6 @@ def resolve(
 
     What only the constructor can find is left to `build`.
     """
-    other = ", or module:Class" if base is not None else ""
-    kinds = f"accepted: {', '.join(table)}{other}"
     data = written_out(data, table)
     if not isinstance(data, dict):
         short = " or a number" if any(hasattr(cls, "shorthand") for cls in table.values()) else ""
@@ -252,7 +225,12 @@ def resolve(
     kind = data.get("kind")
     if not isinstance(kind, str):
         missing = "is required" if kind is None else f"must be text, got {shown(kind)}"
-        report((*path, "kind"), f"{missing}; {kinds}")
+        kinds = ", ".join(all_kinds(table, base)) + or_module(base)
+        report((*path, "kind"), f"{missing}; accepted: {kinds}")
+        return None
+    sentence = installed.clash(kind, base, table)
+    if sentence is not None:
+        report((*path, "kind"), sentence)
         return None
     try:
         cls = find_class(kind, table, base)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,12 +14,13 @@ import numpy as np
 from sim.allocators import Allocator
 from sim.arrivals import FollowUps
 from sim.branching import Branches, WorkloadBranches
+from sim.classes import code_digest_of, find_class
 from sim.config import PLUGINS, TABLES, build_part
 from sim.costs import CostModel
 from sim.engine import Memory
 from sim.fleet import Parts
 from sim.paths import with_files
-from sim.plugins import Config, find_class, nested_tables
+from sim.plugins import Config, nested_tables
 from sim.routers import Router
 from sim.schedulers import Scheduler
 from sim.sequence import PRIORITY, IntArray, Limits, new_requests
@@ -109,8 +109,8 @@ class RunSpec:
 
 
 def plugin_digests(config: Config, folder: Path) -> dict[str, str]:
-    """Hashes of the files that "module:Class" plug-ins of a run come from, by key; and of the data
-    that a cost model reads.
+    """Hashes of the code of plug-ins that are not built in, by key; and of the data that a cost
+    model reads.
     """
     digests = {}
     kinds = {key: config[key]["kind"] for key in PLUGINS}
@@ -119,9 +119,7 @@ def plugin_digests(config: Config, folder: Path) -> dict[str, str]:
     for key, kind in kinds.items():
         table, base = TABLES[key]
         if kind not in table:
-            source = inspect.getsourcefile(find_class(kind, table, base))
-            code = Path(source).read_bytes() if source else kind.encode()
-            digests[key] = hashlib.blake2b(code, digest_size=16).hexdigest()
+            digests[key] = code_digest_of(find_class(kind, table, base))
     cost = find_class(config["cost"]["kind"], *PLUGINS["cost"])
     data = getattr(cost, "digest", None)
     if data is not None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sim.axes import ALL, LIST, SWEEPABLE, ZIP
+from sim.classes import Table
 from sim.config import DEFAULT_ROUTER, DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS, TABLES
 from sim.engine_presets import ENGINES, PARTS
 from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
@@ -27,7 +28,6 @@ from sim.hardware_types import MAX_MODEL_LEN
 from sim.keys import RecordKeys, ReplayedTrace, ReplayKeys, TopKeys
 from sim.plugins import (
     Strict,
-    Table,
     nested_lists,
     nested_tables,
     parameter_model,
@@ -36,6 +36,7 @@ from sim.plugins import (
 from sim.policies import POLICIES
 from sim.replays import FIGURES as REPLAY_FIGURES
 from sim.sampling import SAMPLERS, RangeKeys, SampleKeys
+from workloads import installed
 
 Schema = dict[str, Any]
 
@@ -221,7 +222,8 @@ class _Definitions:
             name = f"{name}-{len(self._names)}"
         self._names[id(table)] = name
         entries = []
-        for kind, entry in table.items():
+        whole = {**table, **_brought(table, base)}
+        for kind, entry in whole.items():
             schema = self.schemas[f"{name}.{kind}"] = self._entry(kind, entry)
             entries.append(_ref(f"{name}.{kind}"))
             if name == "workload":
@@ -233,7 +235,7 @@ class _Definitions:
             one = {"type": "object", "properties": {"kind": elsewhere}, "required": ["kind"]}
             entries.append(one)
         self.schemas[name] = _any_of(*entries)
-        complete: Schema = {"allOf": [self._case(*item) for item in table.items()]}
+        complete: Schema = {"allOf": [self._case(*item) for item in whole.items()]}
         if default is None:
             complete["required"] = ["kind"]
         self.schemas[f"{name} complete"] = complete
@@ -280,6 +282,25 @@ class _Definitions:
                 "properties": rules,
             },
         }
+
+
+def _brought(table: Table, base: type | None) -> dict[str, type]:
+    """The plug-ins that installed packages add to a table: those that can be used by name."""
+    found = installed.load_each(base) if base is not None else {}
+    return {
+        name: entry
+        for name, entry in found.items()
+        if isinstance(entry, type) and name not in table and _has_parameters(entry)
+    }
+
+
+def _has_parameters(entry: type) -> bool:
+    """Whether the parameters of a class can be read."""
+    try:
+        parameter_model(entry)
+    except ValueError:
+        return False
+    return True
 
 
 def _max_tokens() -> Schema:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from sim.axes import ENGINE, Axis, dimensions
+from sim.classes import find_class
 from sim.config import PLUGINS, Point
 from sim.engine_presets import Engines, lay_over
 from sim.overlay import Overlay
-from sim.plugins import Config, Report, find_class, guess, parameter_names
+from sim.plugins import Config, Report, guess, parameter_names
 from sim.sampling import SAMPLERS
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted
 
