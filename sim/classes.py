@@ -18,7 +18,8 @@ Table = Mapping[str, type]
 def find_class(kind: str, table: Table, base: type | None) -> type:
     """The class a kind names: built in, of an installed package, or "module:Class".
 
-    Without a base, the table is all there is. Raises ValueError with a sentence if there is none.
+    A name that is built in always means that. Without a base, the table is all there is. Raises
+    ValueError with a sentence if there is none.
     """
     if kind in table:
         return table[kind]

@@ -16,13 +16,14 @@ from typing import Any
 from sim import naming
 from sim.axes import Axis, read_axes, sampling_lines
 from sim.cells import Cell, Errors, expand, flush, skip_misfits
-from sim.config import ConfigError, Point, build_part
+from sim.config import PLUGINS, ConfigError, Point, build_part
 from sim.costs import CostModel
 from sim.meeting import meet_trace
 from sim.plugins import Config, Report, guess
 from sim.replays import ReplaySpec, read_replays
 from sim.runspec import RunSpec, uses_seed
 from sim.yaml_nodes import Document, apply_override, dotted, read_document
+from workloads import installed
 
 __all__ = [
     "FIGURE_NAMES",
@@ -236,6 +237,10 @@ def _experiment(
     costs = _cost_facts(cells, folder)
     lines += [f"cost          {note}" for note in costs.notes][:MAX_CHANGES_SHOWN]
     warnings |= costs.warnings
+    cost_source, cost_notes, cost_warnings = _cost_source(cells, folder)
+    lines += [f"cost          {note}" for note in dict.fromkeys(cost_notes)][:MAX_CHANGES_SHOWN]
+    warnings |= dict.fromkeys(cost_warnings)
+    warnings |= dict.fromkeys(_clashes(cells))
     return Experiment(
         name=top.name,
         description=top.description.strip(),
@@ -322,6 +327,16 @@ def _cost_facts(cells: list[Cell], folder: Path) -> _CostFacts:
         facts.errors.update(dict.fromkeys(cost.errors))
         facts.warnings.update(dict.fromkeys(cost.warnings))
     return facts
+
+
+def _clashes(cells: list[Cell]) -> Iterator[str]:
+    """The names that are built in and that an installed package has, too."""
+    for cell in cells:
+        for key, (table, base) in PLUGINS.items():
+            kind = _point(cell).config[key]["kind"]
+            sentence = installed.clash(kind, base, table) if kind in table else None
+            if sentence:
+                yield f"{key}: {sentence}"
 
 
 def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:

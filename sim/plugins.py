@@ -20,7 +20,6 @@ from pydantic_core import ErrorDetails
 
 from sim.classes import Table, all_kinds, find_class, or_module
 from sim.yaml_nodes import KeyPath
-from workloads import installed
 from workloads.checks import written_out
 
 Report = Callable[[KeyPath, str], None]
@@ -227,10 +226,6 @@ def resolve(
         missing = "is required" if kind is None else f"must be text, got {shown(kind)}"
         kinds = ", ".join(all_kinds(table, base)) + or_module(base)
         report((*path, "kind"), f"{missing}; accepted: {kinds}")
-        return None
-    sentence = installed.clash(kind, base, table)
-    if sentence is not None:
-        report((*path, "kind"), sentence)
         return None
     try:
         cls = find_class(kind, table, base)

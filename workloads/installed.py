@@ -72,7 +72,7 @@ def clash(name: str, base: type | None, built_in: Collection[str]) -> str | None
     instead = " or ".join(plug_in.place for plug_in in found)
     if found and name in built_in:
         whose = " and ".join(packages)
-        return f"{name} is built in, and also a plug-in of {whose}; for that one write {instead}"
+        return f"{name} is the built-in one, not the plug-in of {whose}: that is {instead}"
     if len(found) > 1:
         return f"{name} is a plug-in of {' and of '.join(packages)}; write {instead}"
     return None

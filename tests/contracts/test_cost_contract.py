@@ -31,6 +31,8 @@ from sim.costs.measured import Measured
 from sim.costs.profile import shipped
 from sim.costs.roofline import Roofline
 from sim.sequence import IntArray
+from sim.testing import check_cost
+from sim.testing.costs import batch_of
 
 
 class OneByOne(CostModel):
@@ -93,17 +95,6 @@ MODELS = {
 }
 
 every_model = pytest.mark.parametrize("name", sorted(MODELS))
-
-
-def batch_of(num_seqs: int, kv_tokens: int, prefill_tokens: int = 0) -> IntArray:
-    """num_seqs sequences; they all decode unless there is something to prefill."""
-    batch = empty_batch()
-    batch[[NUM_SEQS, KV_TOKENS, PREFILL_TOKENS]] = (num_seqs, kv_tokens, prefill_tokens)
-    batch[PREFILL_PAIRS] = prefill_tokens * (prefill_tokens + 1) // 2
-    batch[COPIED_TOKENS] = prefill_tokens // 3
-    if not prefill_tokens:
-        batch[[NUM_DECODE_SEQS, DECODE_KV_TOKENS]] = (num_seqs, kv_tokens)
-    return batch
 
 
 def single_ns(model: CostModel, batch: IntArray) -> int:
@@ -197,6 +188,12 @@ def test_a_plan_stops_after_the_iteration_that_ends_at_the_limit_or_later(name: 
         assert model.plan(batch_of(3, 300), boundaries, 5, ends[i]) == i
         assert model.plan(batch_of(3, 300), boundaries, 5, ends[i] + 1) == i + 1
     assert model.plan(batch_of(3, 300), boundaries, 5, 0) == 1, "the first one always runs"
+
+
+@every_model
+def test_every_model_passes_the_suite_for_plug_ins(name: str) -> None:
+    if name != "plain":  # which does not say where its times come from
+        check_cost(MODELS[name])
 
 
 @given(st.floats(0, 1e5))

@@ -14,7 +14,7 @@ from sim.options import Memory
 from sim.routers import ROUTERS, Router
 from sim.routers.base import Server
 from sim.sequence import ARRIVAL_NS, FINISH_NS, NUM_SLOTS, PENDING, REJECTED, STATUS, IntArray
-from sim.testing import CheckedAllocator
+from sim.testing import CheckedAllocator, check_router
 from sleep_examples import (
     TICK_NS,
     Beginning,
@@ -120,6 +120,11 @@ def test_every_request_is_served_once_and_asleep_as_step_by_step(
     assert num_used > 50, "no example uses several replicas"
     assert num_hit > 100, "nothing is found in any cache"
     assert num_asleep > 100
+
+
+@every_router
+def test_every_router_passes_the_suite_for_plug_ins(kind: str, parameters: dict[str, Any]) -> None:
+    check_router(lambda: ROUTERS[kind](**parameters))
 
 
 class Watcher(Router):

@@ -1,42 +1,21 @@
 """Every registered scheduler keeps the scheduler contract, over every registered allocator."""
 
-import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sim.allocators import ALLOCATORS, Allocator
+from sim.allocators import ALLOCATORS
 from sim.allocators.base import BoolArray
 from sim.allocators.paged import Paged
-from sim.allocators.terms import CACHED, FREE
-from sim.batch import NUM_DECODE_SEQS, NUM_SEQS, PREFILL_TOKENS
 from sim.costs.linear import Constant, Linear
-from sim.engine import Memory, Options, Run, simulate
-from sim.schedulers import SCHEDULERS, Scheduler
+from sim.engine import Memory, Options, simulate
+from sim.schedulers import SCHEDULERS
 from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, PACE, TOKEN_BUDGET
-from sim.sequence import (
-    ARRIVAL_NS,
-    FAILED,
-    FINAL_TOKENS,
-    FINISH_NS,
-    FINISHED,
-    FIRST_SCHEDULED_NS,
-    FIRST_TOKEN_NS,
-    NUM_COMPUTED,
-    NUM_GENERATED,
-    NUM_PLACEHOLDERS,
-    NUM_SLOTS,
-    NUM_TOKENS,
-    PENDING,
-    PRIORITY,
-    PROMPT_TOKENS,
-    REJECTED,
-    STATUS,
-    IntArray,
-    Limits,
-    new_requests,
-)
+from sim.sequence import IntArray, Limits, new_requests
+from sim.testing import check_scheduler
+from sim.testing.schedulers import MEMORY as MEMORY_OF_60
+from sim.testing.schedulers import Watch, check_lives, check_pool, memory_of, random_requests
 
 PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "fcfs": [
@@ -90,16 +69,6 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
 }
 NEED_A_TREE = {"mini_sglang", "sglang"}  # and refuse others
 
-ALLOCATOR_PARAMETERS: dict[str, dict[str, Any]] = {
-    "paged": {"block_size": 4, "watermark": 0.1},
-    "contiguous": {"reservation": "pow2"},
-    "mini_sglang": {"block_size": 4},
-    "nano_vllm": {"block_size": 4},
-    "paged_cow": {"block_size": 4, "num_cpu_blocks": 100},
-    "prefix": {"block_size": 4, "watermark": 0.1},
-    "vattention": {"block_size": 4},
-}
-
 every_pair = pytest.mark.parametrize(
     ("policy", "parameters", "kind"),
     [
@@ -110,61 +79,6 @@ every_pair = pytest.mark.parametrize(
         if policy not in NEED_A_TREE or ALLOCATORS[kind].has_prefix_tree
     ],
 )
-
-
-def memory_of(kind: str) -> Allocator:
-    return ALLOCATORS[kind](**ALLOCATOR_PARAMETERS.get(kind, {}))
-
-
-def random_requests(seed: int) -> IntArray:
-    """Forty requests, some of which no pool of 60 slots can hold."""
-    rng = random.Random(seed)
-    arrivals = sorted(rng.randrange(0, 40_000, 500) for _ in range(40))
-    lengths = [(rng.randint(1, 20), rng.randint(1, 20)) for _ in arrivals]
-    lengths[7] = (70, 3)
-    prompts, outputs = np.array(lengths, np.int64).T
-    requests = new_requests(np.array(arrivals), prompts, outputs, Limits(80, outputs))
-    requests[:, PRIORITY] = [rng.randint(0, 2) for _ in arrivals]
-    return requests
-
-
-class Watch:
-    """Looks at a scheduler after every schedule() and notes what the contract forbids."""
-
-    def __init__(self, limit: int | None, max_num_seqs: int = 512) -> None:
-        self.limit, self.max_num_seqs = limit, max_num_seqs
-        self.faults: list[str] = []
-        self.reasons_to_wait: set[int] = set()
-
-    def __call__(self, now_ns: int, scheduler: Scheduler) -> None:
-        rows = scheduler.running[: scheduler.num_running]
-        sequences = scheduler.sequences.rows[rows]
-        self.reasons_to_wait.add(scheduler.blocked)
-        self.require(scheduler.num_running > 0, "an iteration without sequences")
-        self.require(len(set(rows.tolist())) == len(rows), "a row runs twice")
-        known = sequences[:, NUM_TOKENS] + sequences[:, NUM_PLACEHOLDERS]
-        is_written = sequences[:, NUM_COMPUTED] <= known
-        self.require(bool(is_written.all()), "a token is computed before it is known")
-        is_open = sequences[:, NUM_TOKENS] < sequences[:, FINAL_TOKENS]
-        self.require(bool(is_open.all()), "a finished sequence runs")
-        waits = scheduler.num_waiting > 0
-        self.require(waits == (scheduler.blocked != NOTHING), "a queue without a reason, or both")
-        held = np.flatnonzero(scheduler.sequences.rows[:, NUM_SLOTS])
-        in_service = set(rows.tolist()) | set(scheduler.padding)
-        away = getattr(scheduler, "swapped", dict)()
-        self.require(
-            set(held) <= in_service.union(*away.values()), "a row that does not run holds memory"
-        )
-        self.require(len(in_service) == len(rows) + len(scheduler.padding), "a done row runs")
-        tokens = scheduler.batch.item(PREFILL_TOKENS) + scheduler.batch.item(NUM_DECODE_SEQS)
-        self.require(tokens > 0, "an iteration that computes nothing")
-        num_seqs = scheduler.batch.item(NUM_SEQS)
-        self.require(num_seqs <= self.max_num_seqs, "more sequences than max_num_seqs")
-        self.require(self.limit is None or tokens <= self.limit, "more tokens than the budget")
-
-    def require(self, condition: bool, fault: str) -> None:
-        if not condition:
-            self.faults.append(fault)
 
 
 @every_pair
@@ -183,29 +97,9 @@ def test_every_iteration_keeps_the_contract_and_every_request_ends(
         Linear(1e-6, 1e-8, 1e-9, 1e-9),
         Options(observe=watch),
     )
-    assert watch.faults == []
     if policy != "nano_vllm":  # where it limits an iteration alone
         assert run.recorder.num_running_max <= max_num_seqs
-    assert_requests_add_up(run)
-
-
-def assert_requests_add_up(run: Run) -> None:
-    """Each request has one outcome, its times in order, and a reason where it did not finish."""
-    requests = run.requests
-    status = requests[:, STATUS]
-    assert run.status == "finished"
-    assert not (status == PENDING).any()
-    done = requests[status == FINISHED]
-    assert run.scheduler.num_finished == len(done) > 0
-    times = done[:, [ARRIVAL_NS, FIRST_SCHEDULED_NS, FIRST_TOKEN_NS, FINISH_NS]]
-    assert (np.diff(times, axis=1) >= 0).all()
-    assert (times[:, 1] < times[:, 2]).all()
-    outputs = done[:, FINAL_TOKENS] - done[:, PROMPT_TOKENS]
-    assert done[:, NUM_GENERATED].tolist() == outputs.tolist()
-    ended = set(np.flatnonzero((status == REJECTED) | (status == FAILED)).tolist())
-    assert set(run.scheduler.reasons) == ended
-    assert all(run.scheduler.reasons.values())
-    assert run.scheduler.num_running == run.scheduler.num_waiting == 0
+    check_lives(run)
 
 
 class CountsQuestions(Paged):
@@ -241,17 +135,14 @@ def test_memory_is_not_asked_about_all_requests_for_each_that_is_refused(policy:
 def test_the_pool_is_whole_again_after_a_run(
     policy: str, parameters: dict[str, Any], kind: str
 ) -> None:
-    fresh, used = memory_of(kind), memory_of(kind)
-    run = simulate(
-        random_requests(9), Memory(60, 80), used, SCHEDULERS[policy](**parameters), Constant(1e-6)
-    )
-    fresh.bind(60, run.scheduler.sequences, 80)
-    terms = used.terms.copy()
-    terms[FREE] += terms[CACHED]
-    terms[CACHED] = 0
-    assert terms.tolist() == fresh.terms.tolist()
-    assert not run.scheduler.sequences.rows[:, NUM_SLOTS].any()
-    used.check(np.empty(0, np.int64))
+    scheduler = SCHEDULERS[policy](**parameters)
+    run = simulate(random_requests(9), MEMORY_OF_60, memory_of(kind), scheduler, Constant(1e-6))
+    check_pool(run, kind)
+
+
+@pytest.mark.parametrize("policy", sorted(SCHEDULERS))
+def test_every_scheduler_passes_the_suite_for_plug_ins(policy: str) -> None:
+    check_scheduler(SCHEDULERS[policy], seeds=range(20, 21))
 
 
 def test_the_examples_wait_for_every_reason() -> None:
