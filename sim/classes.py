@@ -72,7 +72,7 @@ def _code(cls: type) -> Iterator[bytes]:
     """The code around a class, in an order of its own."""
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
-    if file is None:
+    if file is None or not Path(file).is_file():
         functions = [getattr(value, "__code__", None) for value in vars(cls).values()]
         for code in functions:
             yield from _instructions(code) if isinstance(code, CodeType) else ()

@@ -148,7 +148,7 @@ def read_facts(folder: Path) -> Facts:
         raise results.ResultsError(f"{path}: {error.strerror}; {accepted}") from None
     except (ValueError, KeyError, TypeError):
         raise results.ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
-    _check_runs(folder, runs)
+    check_runs(folder, runs)
     summary = results.read_table(folder / "summary.csv")
     return Facts(name, own, cost_source, summary, _made(summary, runs))
 
@@ -175,7 +175,7 @@ def _made(summary: pd.DataFrame, runs: Sequence[str]) -> list[str]:
     return [run for run in runs if run not in unmade]
 
 
-def _check_runs(folder: Path, runs: Sequence[str]) -> None:
+def check_runs(folder: Path, runs: Sequence[str]) -> None:
     """Raise ResultsError unless the runs are those that the summary was written from."""
     path = folder / "runs" / "keys.json"
     try:

@@ -1,4 +1,4 @@
-"""How far an experiment is: a bar for people, lines of JSON for machines, both on stderr."""
+"""How far an experiment is: a bar for people, lines of JSON for machines, on stderr; or nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 OnDone = Callable[[int, Mapping[str, Any]], None]  # how many have ended, and the last one's row
 
-FORMS = ("bar", "json")
+FORMS = ("bar", "json", "none")
 WINDOW = 200  # the rate is that of so many runs that ended last: those found done end at once
 
 
@@ -24,6 +24,9 @@ def showing(form: str, name: str, total: int) -> Iterator[OnDone]:
     """What is to be told of each run that has ended. form is one of FORMS."""
     if form == "json":
         yield _json_lines(total)
+        return
+    if form == "none":
+        yield lambda done, row: None
         return
     columns = (
         TextColumn("{task.description}"),

@@ -77,7 +77,7 @@ class RunSpec:
         memory = Memory(config["kv_cache"]["num_slots"], config["max_model_len"])
         limits = Limits(
             memory.max_model_len,
-            _max_tokens(trace, config["workload"]["max_tokens"], memory.max_model_len),
+            max_tokens_of(trace, config["workload"]["max_tokens"], memory.max_model_len),
         )
         requests = new_requests(trace.arrival_ns, trace.prompt_tokens, trace.output_tokens, limits)
         if trace.priority is not None:
@@ -181,7 +181,7 @@ def uses_seed(config: Config) -> bool:
     return bool(getattr(cls, "uses_seed", False)) or any(map(uses_seed, inner))
 
 
-def _max_tokens(trace: Trace, rule: str | int, max_model_len: int) -> IntArray:
+def max_tokens_of(trace: Trace, rule: str | int, max_model_len: int) -> IntArray:
     """max_tokens of every request, by the rule of workload.max_tokens."""
     if rule == "output":
         return trace.output_tokens

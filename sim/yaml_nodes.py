@@ -251,9 +251,7 @@ def apply_override(document: Document, override: str) -> None:
     except ConfigError as error:
         problem = error.lines[0].split(": ", maxsplit=1)[1]
         raise ConfigError([f"{place}: {problem}"]) from None
-    target, path = _descend(document, parts, place)
-    for known in [known for known in document.places if known[: len(path)] == path]:
-        del document.places[known]
+    target, path = _make_way(document, parts, place)
     errors: list[str] = []
     value = None
     if node is not None:
@@ -262,6 +260,30 @@ def apply_override(document: Document, override: str) -> None:
         raise ConfigError(errors)
     document.places[path] = place
     target[path[-1]] = value
+
+
+def set_value(document: Document, key: str, value: Any, place: str) -> None:
+    """Set plain data at a dotted key, as an override does; place stands in messages about it.
+
+    Raises ConfigError.
+    """
+    parts = key.strip().split(".")
+    if not all(parts):
+        raise ConfigError([f"{place}: must be a key like a.b"])
+    target, path = _make_way(document, parts, place)
+    document.places[path] = place
+    target[path[-1]] = value
+
+
+def _make_way(document: Document, parts: list[str], place: str) -> tuple[Any, KeyPath]:
+    """The container that a value is set in, and its whole path. Raises ConfigError.
+
+    Where the old value was written is forgotten.
+    """
+    target, path = _descend(document, parts, place)
+    for known in [known for known in document.places if known[: len(path)] == path]:
+        del document.places[known]
+    return target, path
 
 
 def _descend(document: Document, parts: list[str], place: str) -> tuple[Any, KeyPath]:

@@ -36,10 +36,10 @@ def blocks_after(prompt: int, block_size: int, decode_steps: int) -> dict[str, l
     pool = Pool(Paged(block_size), 16 * block_size, 16 * block_size)
     row = pool.open(prompt, decode_steps + 1)
     pool.admit(row)
-    counts = [len(pool.table(row, block_size))]
+    counts = [len(pool.block_table(row))]
     for _ in range(decode_steps):
         pool.write_each([row])
-        counts.append(len(pool.table(row, block_size)))
+        counts.append(len(pool.block_table(row)))
     return {"blocks_after": counts}
 
 
@@ -48,9 +48,9 @@ def samples(n: int, prompt: int, block_size: int) -> dict[str, int]:
     pool = Pool(PagedCow(block_size, watermark=0, num_cpu_blocks=0), 64 * block_size, 512)
     first = pool.open(prompt, 8)
     pool.admit(first)
-    rows = [first, *pool.fork([first] * (n - 1), [])]
+    rows = [first, *pool.fork(first, n - 1)]
     pool.write_each(rows)
-    held = {block for row in rows for block in pool.table(row, block_size)}
+    held = {block for row in rows for block in pool.block_table(row)}
     copies = pool.allocator.counters()["num_copied_blocks"]
     return {"block_copies": copies, "final_blocks": len(held)}
 
@@ -66,12 +66,12 @@ def beam_step(beam: int, parents: list[list[int]], block_size: int = 1) -> dict[
     pool.admit(first)
     rows = [first]
     for step in parents:
-        before = _holders(pool, rows, block_size)
+        before = _holders(pool, rows)
         rows = _continued(pool, rows, step)
-        after = _holders(pool, rows, block_size)
+        after = _holders(pool, rows)
         for _ in range(block_size):
             pool.write_each(rows)
-        last = _holders(pool, rows, block_size)
+        last = _holders(pool, rows)
     return {
         "freed": len(before.keys() - after.keys()),
         "allocated": len(last.keys() - after.keys()),
@@ -86,16 +86,16 @@ def _continued(pool: Pool, rows: list[int], step: list[int]) -> list[int]:
         stays.setdefault(parent, beam)
     forked = [beam for beam, parent in enumerate(step) if stays[parent] != beam]
     dropped = [row for place, row in enumerate(rows) if place not in stays]
-    children = pool.fork([rows[step[beam]] for beam in forked], dropped)
+    children = pool.fork_each([rows[step[beam]] for beam in forked], dropped)
     at = {beam: rows[parent] for parent, beam in stays.items()} | dict(
         zip(forked, children, strict=True)
     )
     return [at[beam] for beam in range(len(step))]
 
 
-def _holders(pool: Pool, rows: list[int], block_size: int) -> Counter[int]:
+def _holders(pool: Pool, rows: list[int]) -> Counter[int]:
     """How many of the rows hold each block."""
-    return Counter(block for row in rows for block in pool.table(row, block_size))
+    return Counter(block for row in rows for block in pool.block_table(row))
 
 
 def external_of_full_pool(

@@ -1,0 +1,87 @@
+"""Python values as the plain data that an experiment file would hold, and parts made of it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim.config import TABLES, build_part, resolve_part
+from sim.plugins import Report, shown
+from sim.yaml_nodes import MAX_DEPTH, MAX_NUMBER, ConfigError, KeyPath, dotted
+
+MAIN = "__main__"
+
+
+def plain(value: Any, path: KeyPath, report: Report) -> Any:
+    """A copy of the value in mappings, lists, numbers, text and None; what is none is reported.
+
+    Tuples and arrays become lists, paths text, and a class "module:Class".
+    """
+    if len(path) > MAX_DEPTH:
+        report(path[:1], f"nested too deeply; accepted: {MAX_DEPTH} levels")
+        return None
+    if isinstance(value, Mapping):
+        return _mapping(value, path, report)
+    if isinstance(value, list | tuple | range | np.ndarray):
+        return [plain(item, (*path, i), report) for i, item in enumerate(value)]
+    if isinstance(value, type):
+        return _place(value, path, report)
+    return _scalar(value, path, report)
+
+
+def _scalar(value: Any, path: KeyPath, report: Report) -> Any:
+    """A number, text or None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, PathLike):
+        value = fspath(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and not (math.isfinite(value) and abs(value) <= MAX_NUMBER):
+        report(path, f"{shown(value)} is no finite number of at most {MAX_NUMBER / 1e18:.1f}e18")
+    elif not isinstance(value, bool | int | float | str | None):
+        accepted = "accepted: mappings, lists, numbers, text, paths, classes and None"
+        report(path, f"{shown(value)} is a {type(value).__name__}; {accepted}")
+    return value
+
+
+def _mapping(value: Mapping[Any, Any], path: KeyPath, report: Report) -> dict[str, Any]:
+    found = {}
+    for key, item in value.items():
+        if isinstance(key, str):
+            found[key] = plain(item, (*path, key), report)
+        else:
+            report(path, f"a key must be text, got {shown(key)}")
+    return found
+
+
+def _place(cls: type, path: KeyPath, report: Report) -> str:
+    """Where a class can be imported from."""
+    module = sys.modules.get(cls.__module__)
+    if getattr(module, cls.__qualname__, None) is not cls:
+        report(path, f"{cls.__qualname__} cannot be imported; accepted: a class at the top level")
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def made_part(key: str, value: Any) -> Any:
+    """A part of a run, "allocator", "scheduler", …: an object as it is, or what {kind: …} says.
+
+    Raises ConfigError.
+    """
+    if isinstance(value, TABLES[key][1]):
+        return value
+    problems: list[str] = []
+
+    def report(path: KeyPath, sentence: str) -> None:
+        problems.append(f"{dotted(path)}: {sentence}")
+
+    hardware = {"model": None, "device": None, "allocator": None}
+    part = resolve_part(key, plain(value, (key,), report), (Path(), hardware), report)
+    if part is None or problems:
+        raise ConfigError(problems)
+    return build_part(key, part, Path())

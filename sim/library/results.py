@@ -1,0 +1,197 @@
+"""What an experiment has given, as tables and pictures, from its folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import weakref
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import matplotlib.style
+import pandas as pd
+from matplotlib.figure import Figure
+
+from sim import figures
+from sim.figures.base import Drawing
+from sim.figures.style import STYLE
+from sim.outcome import check_runs, read_results
+from sim.results import ResultsError, read_table
+
+RUNS = "runs"  # the folder of the tables of single runs
+
+
+class Picture:
+    """A figure of the results: a notebook shows it.
+
+    figure is matplotlib's, points the table of exactly what is drawn.
+    """
+
+    def __init__(self, drawing: Drawing) -> None:
+        self.figure: Figure = drawing.figure
+        self.points: pd.DataFrame = drawing.points
+
+    def _repr_png_(self) -> bytes:
+        return self._bytes("png")
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it as PNG, SVG or PDF; which one, the suffix says. Raises OSError."""
+        Path(path).write_bytes(self._bytes(Path(path).suffix.removeprefix(".")))
+
+    def _bytes(self, form: str) -> bytes:
+        buffer = io.BytesIO()
+        metadata = figures.METADATA.get(form)
+        with matplotlib.style.context(STYLE, after_reset=True):
+            self.figure.savefig(buffer, format=form, metadata=metadata)
+        return buffer.getvalue()
+
+
+class Results:
+    """The tables of one experiment. Made by `sim.run` and `sim.read`.
+
+    Columns end in their units: _s seconds, _bytes, _frac shares in [0, 1]; counts begin with num_.
+
+    >>> import sim
+    >>> results = sim.read("results/worked_example")
+    >>> results.name, len(results.runs)
+    ('worked_example', 3)
+    >>> results.summary.loc[2, ["allocator", "num_finished"]].to_dict()
+    {'allocator': 'paged', 'num_finished': 3}
+    """
+
+    def __init__(self, folder: Path, facts: dict[str, Any], summary: pd.DataFrame) -> None:
+        self.folder = folder
+        self.name: str = facts["name"]
+        self.description: str = facts.get("description", "")
+        self.config: dict[str, Any] = facts.get("config", {})
+        """The resolved experiment, every default filled in."""
+        self.runs: list[str] = facts["runs"]
+        self.notes: list[str] = facts.get("budget", [])
+        """Where the size of the pool comes from, and what else is worth knowing, in lines."""
+        self.cost_source: str = facts.get("cost_source", "")
+        """Where iteration times come from."""
+        self.summary: pd.DataFrame = summary
+        """One row a run, in the order of runs (summary.csv)."""
+
+    def __repr__(self) -> str:
+        return f"<Results of {self.name}: {len(self.runs)} runs>"
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """One row a point: means over seeds. Raises ResultsError if there is one seed only."""
+        path = self.folder / "points.csv"
+        if not path.exists():
+            raise ResultsError(f"{path}: is not there: of one seed the summary has all")
+        return read_table(path)
+
+    @property
+    def problems(self) -> list[str]:
+        """A sentence for each run that has failed or stalled."""
+        rows = self.summary.to_dict("records")
+        fine = {"finished", "skipped"}
+        found = [row for row in rows if row.get("status", "finished") not in fine]
+        return [f"{row['run']}: {row['status']}: {row['reason']}" for row in found]
+
+    def requests(self, run: str | int | None = None) -> pd.DataFrame:
+        """One row a request: arrival_s, prompt_tokens, first_token_s, finish_s, status, ….
+
+        run is a name or number of `runs`; it may be left out if there is one. Raises ResultsError.
+        """
+        return self._table(run, "requests.parquet")
+
+    def timeline(self, run: str | int | None = None) -> pd.DataFrame:
+        """One row a bucket of time: start_s, width_s, slots of each kind, num_running, …."""
+        return self._table(run, "timeline.parquet")
+
+    def blocks(self, run: str | int | None = None) -> pd.DataFrame:
+        """Who holds which slots, iteration by iteration, of pools of up to 4,096 slots.
+
+        Recorded if the experiment's figures have pool_map or block_tables.
+        """
+        return self._table(run, "blocks.parquet")
+
+    def replicas(self, run: str | int | None = None) -> pd.DataFrame:
+        """One row a replica, with the columns of the summary."""
+        return self._table(run, "replicas.csv")
+
+    def _table(self, run: str | int | None, file: str) -> pd.DataFrame:
+        folder = self._folder_of(self._name_of(run))
+        if not (folder / file).exists():
+            has = ", ".join(sorted(path.name for path in folder.glob("*.*")))
+            raise ResultsError(f"{folder}: has no {file}; accepted: one of {has or 'no tables'}")
+        return read_table(folder / file)
+
+    def _name_of(self, run: str | int | None) -> str:
+        """The name of a run. Raises ResultsError if there is none such."""
+        if run is None and len(self.runs) == 1:
+            return self.runs[0]
+        if isinstance(run, int) and 0 <= run < len(self.runs):
+            return self.runs[run]
+        if isinstance(run, str) and run in self.runs:
+            return run
+        shown = ", ".join(self.runs[:10]) + (", …" if len(self.runs) > 10 else "")
+        raise ResultsError(f"{self.folder}: no run {run!r}; accepted: {shown}, or a number")
+
+    def _folder_of(self, run: str) -> Path:
+        folder = self.folder / RUNS / run
+        if not folder.exists():
+            raise ResultsError(f"{folder}: is not there; run the experiment to have its tables")
+        return folder
+
+    def figure(self, name: str) -> Picture:
+        """Draw one of the figures, from these tables alone.
+
+        Raises ValueError for an unknown name, FigureError if there is nothing to draw.
+        """
+        if name not in figures.FIGURES:
+            raise ValueError(f"unknown figure {name!r}; accepted: {', '.join(figures.FIGURES)}")
+        if (self.folder / RUNS).exists():
+            tables = read_results(self.folder)[0]
+        else:
+            tables = figures.Results(self.name, self.summary, {}, {}, {}, self.cost_source)
+        with matplotlib.style.context(STYLE, after_reset=True):
+            return Picture(figures.FIGURES[name](tables))
+
+
+def read(folder: str | PathLike[str]) -> Results:
+    """Read what `sim.run` or `kvsim run` has written.
+
+    Of a folder without the tables of single runs, the summary is all there is. Raises ResultsError
+    if the folder holds no finished experiment, or runs that the summary was not made from.
+
+    >>> import sim
+    >>> sim.read("results/fig02_memory_waste").points["token_states_frac_queued"].round(2).tolist()
+    [0.18, 0.18, 0.26, 0.24, 0.39, 0.36, 0.96]
+    >>> sim.read("no/such/folder")
+    Traceback (most recent call last):
+    ...
+    sim.results.ResultsError: no/such/folder/experiment.json: No such file or directory; ...
+    """
+    folder = Path(fspath(folder))
+    facts = _facts(folder)
+    if (folder / RUNS).exists():
+        check_runs(folder, facts["runs"])
+    return Results(folder, facts, read_table(folder / "summary.csv"))
+
+
+def read_and_keep(folder: Path) -> Results:
+    """Read a folder that goes away with the results. Raises ResultsError."""
+    results = read(folder)
+    weakref.finalize(results, shutil.rmtree, folder, ignore_errors=True)
+    return results
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What experiment.json says. Raises ResultsError."""
+    path = folder / "experiment.json"
+    accepted = "accepted: a folder that kvsim run has written"
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts["runs"], facts["name"] = list(facts["runs"]), str(facts["name"])
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}; {accepted}") from None
+    except (ValueError, KeyError, TypeError):
+        raise ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
+    return facts
