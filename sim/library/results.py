@@ -33,6 +33,9 @@ class Picture:
         self.figure: Figure = drawing.figure
         self.points: pd.DataFrame = drawing.points
 
+    def __repr__(self) -> str:
+        return f"<Picture of {len(self.points)} points>"
+
     def _repr_png_(self) -> bytes:
         return self._bytes("png")
 
