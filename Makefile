@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test test-oldest-triton lint bench docs docs-reference clean
+.PHONY: quickstart test test-oldest-triton lint bench docs docs-reference notebooks clean
 
 quickstart: .venv/installed
 	$(BIN)/kvsim run experiments/quickstart.yaml
@@ -35,6 +35,10 @@ docs: .venv/installed-docs
 # The pages that are made from the code; a test says when they are behind it.
 docs-reference: .venv/installed
 	$(BIN)/python -m sim.reference docs/reference
+
+notebooks: .venv/installed-dev
+	$(BIN)/python tests/support/notebooks.py
+	$(BIN)/python -m ruff format --check notebooks
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

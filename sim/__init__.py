@@ -116,7 +116,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load a name when it is first used."""
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - takes as long as all the rest
+        from importlib.metadata import version
 
         return version("kvsim")
     if name not in _PLACES:

@@ -37,7 +37,7 @@ from sim.sequence import (
     SequenceTable,
     new_requests,
 )
-from sim.testing.rules import made, require
+from sim.testing.rules import ContractError, made, require
 
 MEMORY = Memory(60, 80)  # so small that the requests below wait for it, and are preempted
 # memory of every kind in that pool; a scheduler is run with all that it does not object to
@@ -69,10 +69,10 @@ def check_scheduler(factory: Callable[[], Scheduler], seeds: Iterable[int] = ran
     for kind in kinds:
         for seed in seeds:
             try:
-                slept, stepped = (_run(factory(), kind, seed, step) for step in (False, True))
-                check_lives(slept)
-                check_pool(slept, kind)
-                check_unseen_sleep(slept, stepped)
+                stepped = _run(factory(), kind, seed, is_watched=True)
+                check_lives(stepped)
+                check_pool(stepped, kind)
+                check_unseen_sleep(_slept(factory(), kind, seed), stepped)
             except Exception as error:
                 error.add_note(f"with memory of kind {kind}, requests of seed {seed}")
                 raise
@@ -91,12 +91,23 @@ def _objects(scheduler: Scheduler, kind: str) -> bool:
     return False
 
 
-def _run(scheduler: Scheduler, kind: str, seed: int, single_step: bool) -> Run:
+def _run(scheduler: Scheduler, kind: str, seed: int, is_watched: bool) -> Run:
+    """A run that goes step by step and is looked at, or one that sleeps."""
+    requests = random_requests(seed)
     limits = [getattr(scheduler, name, None) for name in ("max_num_batched_tokens", "max_num_seqs")]
-    watch = Watch(limits[0], limits[1] or len(random_requests(seed)))
-    options = Options(single_step=single_step, observe=watch)
+    watch = Watch(limits[0], limits[1] or len(requests)) if is_watched else None
     cost = Linear(1e-6, 1e-8, 1e-9, 1e-9)
-    return simulate(random_requests(seed), MEMORY, memory_of(kind), scheduler, cost, options)
+    memory = memory_of(kind)
+    return simulate(requests, MEMORY, memory, scheduler, cost, Options(is_watched, watch))
+
+
+def _slept(scheduler: Scheduler, kind: str, seed: int) -> Run:
+    """A run that sleeps, of a scheduler that runs well step by step."""
+    try:
+        return _run(scheduler, kind, seed, is_watched=False)
+    except Exception as error:
+        rule = f"max_sleep: a run that sleeps raises {type(error).__name__}: {error}"
+        raise ContractError(f"{scheduler.kind}: {rule}, single steps do not") from error
 
 
 def memory_of(kind: str) -> Allocator:

@@ -104,6 +104,11 @@ class Idles(Fcfs):
 
 class SleepsLong(Fcfs):
     def max_sleep(self) -> int:
+        return super().max_sleep() + 1
+
+
+class SleepsOn(Fcfs):
+    def max_sleep(self) -> int:
         return 50
 
 
@@ -135,6 +140,10 @@ class IgnoresItsLimit(Fcfs):
         (RunsTwice, r"^fcfs: a row runs twice"),
         (Idles, r"^fcfs: schedule\(\) made an iteration of no sequences"),
         (SleepsLong, r"^fcfs: max_sleep: requests \[.*\] differ between a run that sleeps"),
+        (
+            SleepsOn,
+            r"^fcfs: max_sleep: a run that sleeps raises ValueError: .*, single",
+        ),
         (Forgets, r"^fcfs: a request never ends"),
         (KeepsMemory, r"^fcfs: a row that does not run holds memory"),
         (lambda: IgnoresItsLimit(2), r"^fcfs: 3 sequences run, max_num_seqs is 2"),
