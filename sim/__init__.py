@@ -113,18 +113,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Load a name when it is first used."""
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # type checkers would take any name for one of ours
 
-        return version("kvsim")
-    if name not in _PLACES:
-        raise AttributeError(f"module 'sim' has no attribute {name!r}")
-    module = importlib.import_module(_PLACES[name])
-    found = module if module.__name__ == f"sim.{name}" else getattr(module, name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        """Load a name when it is first used."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("kvsim")
+        if name not in _PLACES:
+            raise AttributeError(f"module 'sim' has no attribute {name!r}")
+        module = importlib.import_module(_PLACES[name])
+        found = module if module.__name__ == f"sim.{name}" else getattr(module, name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

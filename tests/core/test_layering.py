@@ -13,7 +13,7 @@ PACKAGES = ("sim", "workloads", "kernels")
 
 # a module imports nothing from a layer above its own
 LAYERS = (
-    ("sim.cli",),
+    ("sim.cli", "sim.library"),
     ("sim.experiment",),
     ("sim.fleet",),
     ("sim.engine",),

@@ -7,6 +7,7 @@ import doctest
 import importlib
 import importlib.metadata
 import inspect
+import os
 import subprocess
 import sys
 import warnings
@@ -63,7 +64,7 @@ def test_every_name_is_there_and_documented() -> None:
 
 def test_type_checkers_are_told_the_same_places() -> None:
     tree = ast.parse((ROOT / "sim" / "__init__.py").read_text())
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     told = {
         alias.name: node.module if node.module != "sim" else f"sim.{alias.name}"
         for node in block.body
@@ -72,6 +73,42 @@ def test_type_checkers_are_told_the_same_places() -> None:
     }
     assert told == sim._PLACES
     assert sorted([*told, "__version__"]) == sorted(sim.__all__)
+
+
+TYPED = """\
+import sim
+from sim import Allocator, sweep
+results: sim.Results = sim.run({}, jobs=2)
+reveal_type(results.summary)
+reveal_type(sim.Pool({"kind": "paged"}, 1024).block_table(0))
+reveal_type(sim.__version__)
+sim.run(3)
+sim.nothing
+class Mine(Allocator): ...
+Mine()
+"""
+
+
+def test_type_checkers_see_the_names_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "typed.py").write_text(TYPED)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache")]
+    done = subprocess.run(
+        [*command, "--config-file", str(ROOT / "pyproject.toml"), "typed.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+    )
+    lines = [line.partition("typed.py:")[2] for line in done.stdout.splitlines()]
+    said = [line for line in lines if line]
+    assert [line.partition(":")[0] for line in said] == ["4", "5", "6", "7", "8", "10"], done.stdout
+    assert 'type is "pandas.core.frame.DataFrame"' in said[0]
+    assert 'type is "list[int]"' in said[1]
+    assert 'type is "str"' in said[2]
+    assert 'Argument 1 to "run" has incompatible type "int"' in said[3]
+    assert 'Module has no attribute "nothing"' in said[4]
+    assert 'Cannot instantiate abstract class "Mine"' in said[5]
 
 
 def test_importing_loads_nothing_and_every_name_is_found_from_nothing() -> None:
