@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 
@@ -50,7 +49,6 @@ def or_module(base: type | None) -> str:
     return ", or module:Class" if base is not None else ""
 
 
-@lru_cache(maxsize=64)
 def code_digest_of(cls: type) -> str:
     """A hash of the code that a class of somebody else's consists of: hex, 32 characters.
 
