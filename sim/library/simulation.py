@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from sim import metrics
+from sim import metrics, tables
 from sim.allocators.base import Allocator
 from sim.allocators.checked import CheckedAllocator
 from sim.costs.base import CostModel
@@ -39,12 +39,12 @@ class Simulation:
     @property
     def requests(self) -> pd.DataFrame:
         """One row a request: arrival_s, prompt_tokens, first_token_s, finish_s, status, …."""
-        return metrics.requests_table(self._run)
+        return pd.concat(list(tables.requests_tables(self._run)), ignore_index=True)
 
     @property
     def timeline(self) -> pd.DataFrame:
         """One row a bucket of time: start_s, width_s, slots of each kind, num_running, …."""
-        return metrics.timeline_table(self._run)
+        return tables.timeline_table(self._run)
 
 
 def simulate(  # noqa: PLR0913 - one for each part, and two more
