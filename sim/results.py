@@ -198,8 +198,8 @@ class Tables(Mapping[str, pd.DataFrame]):
         self._paths = {run: path for run, path in paths.items() if path.exists()}
 
     def __getitem__(self, run: str) -> pd.DataFrame:
-        """Read the table of a run. Raises ResultsError if it cannot be read."""
-        return read_table(self._paths[run])
+        """Read the table of a run, without its column run. Raises ResultsError if it cannot be."""
+        return read_table(self._paths[run]).drop(columns="run", errors="ignore")
 
     def __contains__(self, run: object) -> bool:
         return run in self._paths
