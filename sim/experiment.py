@@ -237,9 +237,6 @@ def _experiment(
     costs = _cost_facts(cells, folder)
     lines += [f"cost          {note}" for note in costs.notes][:MAX_CHANGES_SHOWN]
     warnings |= costs.warnings
-    cost_source, cost_notes, cost_warnings = _cost_source(cells, folder)
-    lines += [f"cost          {note}" for note in dict.fromkeys(cost_notes)][:MAX_CHANGES_SHOWN]
-    warnings |= dict.fromkeys(cost_warnings)
     warnings |= dict.fromkeys(_clashes(cells))
     return Experiment(
         name=top.name,
