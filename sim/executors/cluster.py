@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from sim import results
 from sim.executors.base import Ended, Executor, ExecutorError, Numbered
 from sim.executors.worker import Made, Order
-from sim.runner import Due, Row, Spec, Work, failed, look_up, run_folder
+from sim.runner import Due, Work, failed, look_up, run_folder
 from workloads.trace import Trace
 
 PER_SLOT = 3  # runs under way a worker slot: one is made, the next is there, one is on its way
@@ -36,6 +36,13 @@ class Lost(NamedTuple):
     reason: str
 
 
+class Sent(NamedTuple):
+    """A run that a cluster has, and the trace that it has for it."""
+
+    order: Order
+    shared: Any
+
+
 class Cluster(Executor):
     """A cluster that is there. A subclass says how its client is used, and closes what it opened.
 
@@ -47,11 +54,11 @@ class Cluster(Executor):
     def __init__(self, address: str) -> None:
         self.address, self.where = address, f"{self.scheme}://{address}"
         self._place = self._host_and_port()
-        self._under_way: dict[int, Spec] = {}
+        self._under_way: dict[int, Sent] = {}
+        self._lost: dict[int, Sent] = {}
 
     def ended(self, groups: Iterable[Sequence[Numbered]], work: Work) -> Ended:
         """Raises ResultsError if files cannot be written, ExecutorError if runs cannot be made."""
-        self._under_way = {}
         with _quiet():
             self._reach()
             try:
@@ -61,7 +68,11 @@ class Cluster(Executor):
                 for group in groups:
                     yield from self._send(group, work)
                 while self._under_way:
-                    yield self._next(work)
+                    yield from self._next(work)
+                # a run that kills its worker takes down those that wait there: alone, they end
+                while self._lost:
+                    self._submit(*self._lost.popitem())
+                    yield from self._next(work, is_alone=True)
             finally:
                 self.close()
 
@@ -125,23 +136,32 @@ class Cluster(Executor):
                 yield number, due
                 continue
             while len(self._under_way) >= PER_SLOT * max(1, self.num_slots()):
-                yield self._next(work)
+                yield from self._next(work)
             if shared is None:
                 shared = self.share(due.trace)
             # relative paths start at a folder of this machine
             there = replace(spec, folder=str(Path(spec.folder).absolute()))
-            self._under_way[number] = spec
-            self.submit(number, Order(there, due.key, work), shared)
+            self._submit(number, Sent(Order(there, due.key, work), shared))
 
-    def _next(self, work: Work) -> tuple[int, Row]:
-        """Wait for a run to end; write its files."""
+    def _submit(self, number: int, sent: Sent) -> None:
+        self._under_way[number] = sent
+        self.submit(number, *sent)
+
+    def _next(self, work: Work, is_alone: bool = False) -> Ended:
+        """Wait for a run to end; write its files, and give its row. One that is lost has another
+        chance, unless it was alone.
+        """
         number, made = self.next_ended()
-        spec = self._under_way.pop(number)
-        if isinstance(made, Lost):
-            return number, failed(spec, made.reason)
-        if made.files is not None:
-            results.write_run(run_folder(spec, work), made.files)
-        return number, made.row
+        sent = self._under_way.pop(number)
+        spec = sent.order.spec
+        if not isinstance(made, Lost):
+            if made.files is not None:
+                results.write_run(run_folder(spec, work), made.files)
+            yield number, made.row
+        elif is_alone:
+            yield number, failed(spec, made.reason)
+        else:
+            self._lost[number] = sent
 
     def cannot_make(self, error: BaseException) -> ExecutorError:
         """What an error says that is not a run's own."""

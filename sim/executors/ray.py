@@ -15,7 +15,7 @@ import ray.util.client  # or what it needs would be missed only when it connects
 from ray.exceptions import OutOfMemoryError, RayTaskError, WorkerCrashedError
 
 from sim.executors.base import ExecutorError
-from sim.executors.cluster import Cluster, Lost
+from sim.executors.cluster import Cluster, Lost, one_line
 from sim.executors.worker import Made, Order, carry_out
 from workloads.trace import Trace
 
@@ -38,8 +38,9 @@ class RayCluster(Cluster):
         try:
             ray.init(self.where, log_to_driver=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            text = " ".join(str(error).split())
-            raise ExecutorError(f"{self.where}: no Ray cluster answers: {text}") from None
+            raise ExecutorError(
+                f"{self.where}: no Ray cluster answers: {one_line(error)}"
+            ) from None
         self._is_connected = True
         self._carry_out = ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(_carry_out)
 
@@ -63,10 +64,9 @@ class RayCluster(Cluster):
         except RayTaskError as error:
             raise self.cannot_make(error.cause) from None
         except Exception as error:
-            text = " ".join(str(error).split())
             raise ExecutorError(
                 f"{self.where}: the cluster is gone; finished runs are kept, the same command goes "
-                f"on: {text}"
+                f"on: {one_line(error)}"
             ) from None
 
     def close(self) -> None:

@@ -1,0 +1,154 @@
+"""Runs on a real Dask cluster: a scheduler and workers that talk over TCP on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from clusters import DaskOnLoopback, dask_on_loopback, end
+from executed import NUM_RUNS, NUM_TRACES, SWEEP, TOLD, results_of, told
+
+from command import ROOT, SMALL
+from sim.cli import main
+from sim.executors import ExecutorError, cluster, run_experiment
+from sim.experiment import load_experiment
+from sim.runner import RunOptions, code_digest
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "told.py").write_text(TOLD)
+    (tmp_path / "swept.yaml").write_text(SWEEP)
+    monkeypatch.setenv("TOLD", str(tmp_path / "told.txt"))
+    return tmp_path
+
+
+def started(folder: Path, executor: str) -> subprocess.Popen[str]:
+    command = ["run", "swept.yaml", "--progress", "json", "--executor", executor]
+    return subprocess.Popen(
+        [sys.executable, "-m", "sim.cli", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def follow(process: subprocess.Popen[str], act: Callable[[], object]) -> tuple[int, list[str]]:
+    """Do something when three runs have ended; the exit code, and what else was on stderr."""
+    assert process.stderr is not None
+    lines = []
+    with process.stderr:
+        for line in process.stderr:
+            if not line.startswith("{"):
+                lines.append(line)
+            elif json.loads(line)["done"] == 3:
+                act()
+    return process.wait(60), lines
+
+
+def test_a_sweep_that_is_interrupted_and_loses_a_worker_has_the_bytes_of_a_local_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dask_on_loopback(folder, f"{ROOT}:{folder}") as dask:
+        workers = [dask.add_worker(), dask.add_worker()]
+        process = started(folder, dask.executor)
+        code, lines = follow(process, lambda: process.send_signal(signal.SIGINT))
+        assert (code, lines) == (130, ["interrupted; finished runs are kept\n"])
+        made = len(list(folder.glob("results/swept/runs/*/manifest.json")))
+        assert 3 <= made < NUM_RUNS
+        first = told(folder / "told.txt")
+        (folder / "told.txt").unlink()
+
+        process = started(folder, dask.executor)
+        code, lines = follow(process, lambda: end(workers[0]))
+        assert (code, lines) == (0, [])
+    second = told(folder / "told.txt")
+    for shipped in (first, second):
+        assert len(shipped["loaded"]) == len(set(shipped["loaded"])) <= NUM_TRACES
+        assert {worker for worker, _ in shipped["unpickled"]} <= {w.pid for w in workers}
+        assert len(shipped["unpickled"]) == len(set(shipped["unpickled"]))
+    assert {loader for loader, _ in second["loaded"]} == {process.pid}
+
+    monkeypatch.chdir(folder)
+    assert main(["run", "swept.yaml", "--out", "here"]) == 0
+    assert results_of(folder / "results") == results_of(folder / "here")
+
+
+KILLS = """
+import os
+import signal
+
+from sim.allocators.paged import Paged
+
+
+class Kills(Paged):
+    def counters(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+SMALL_AND_ONE_THAT_KILLS = SMALL.replace("figures: [waste]\n", '  - {kind: "kills:Kills"}\n')
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "kills.py").write_text(KILLS)
+    (tmp_path / "small.yaml").write_text(SMALL_AND_ONE_THAT_KILLS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def run(dask: DaskOnLoopback, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    """The exit code, and what is on stderr."""
+    code = main(["run", "small.yaml", "--executor", dask.executor])
+    return code, capsys.readouterr().err.splitlines()
+
+
+def test_what_goes_wrong_with_a_cluster_is_one_sentence(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failures = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+    with dask_on_loopback(small, f"{ROOT}:{small}", **failures) as dask:
+        with monkeypatch.context() as patched:
+            patched.setattr(cluster, "WORKERS_S", 0.5)
+            assert run(dask, capsys) == (2, [f"{dask.executor}: no workers within 0.5 s"])
+
+        other = dask.add_worker(path=str(_other_code(small)))
+        code, (line,) = run(dask, capsys)
+        assert code == 2
+        assert line.startswith(f"{dask.executor}: the worker on ")
+        assert f", this machine {code_digest()}; install the same version on both" in line
+        end(other)
+
+        dask.add_worker("--nanny")  # which starts a worker again that was killed
+        killed = "error: the workers that made it were killed, perhaps for want of memory"
+        assert run(dask, capsys) == (1, [f"kills:Kills-seed=0: {killed}"])
+        assert len(list(small.glob("results/small/runs/*/manifest.json"))) == 2
+
+        specs = load_experiment("small.yaml", ["allocator={kind: paged}", "seeds=40"])
+        with pytest.raises(ExecutorError, match="the scheduler is gone; finished runs are kept"):
+            run_experiment(
+                specs,
+                small / "gone",
+                RunOptions(executor=dask.executor),
+                lambda done, row: end(dask.scheduler) if done == 2 else None,
+            )
+        assert len(list(small.glob("gone/runs/*/manifest.json"))) >= 2
+
+
+def _other_code(folder: Path) -> Path:
+    """A copy of the code in which something is different."""
+    other = folder / "other"
+    for name in ("sim", "workloads"):
+        shutil.copytree(ROOT / name, other / name)
+    with (other / "sim" / "usage.py").open("a") as file:
+        file.write("# different\n")
+    return other

@@ -1,0 +1,87 @@
+"""Real clusters on loopback, started by their own command lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from command import ROOT
+
+SCRIPTS = Path(sys.executable).parent
+PATIENCE_S = 100
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all that it has started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(60)
+
+
+class DaskOnLoopback:
+    """A scheduler, and workers with one thread each. They start in a folder of their own.
+
+    The path says where they import from, settings are Dask's, as environment variables.
+    """
+
+    def __init__(self, folder: Path, path: str, settings: Mapping[str, str]) -> None:
+        self.folder, self.path, self.settings = folder, path, settings
+        self.workers: list[subprocess.Popen[bytes]] = []
+        listening = folder / "scheduler.json"
+        options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-jupyter")
+        self.scheduler = self._start("scheduler", *options, "--scheduler-file", str(listening))
+        self.port = _port_in(listening)
+        self.executor = f"dask://127.0.0.1:{self.port}"
+
+    def add_worker(self, *options: str, path: str = "") -> subprocess.Popen[bytes]:
+        address = f"tcp://127.0.0.1:{self.port}"
+        more = ("--nthreads", "1", "--no-dashboard", *(options or ("--no-nanny",)))
+        self.workers.append(self._start("worker", address, *more, path=path))
+        return self.workers[-1]
+
+    def _start(self, *command: str, path: str = "") -> subprocess.Popen[bytes]:
+        with (self.folder / f"{command[0]}-{len(self.workers)}.log").open("wb") as log:
+            return subprocess.Popen(
+                [SCRIPTS / "dask", *command],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env={**os.environ, **self.settings, "PYTHONPATH": path or self.path},
+                start_new_session=True,
+            )
+
+
+def _port_in(file: Path) -> int:
+    """The port that a scheduler has written, as soon as it has."""
+    for _ in range(10 * PATIENCE_S):
+        try:
+            return int(json.loads(file.read_text())["address"].rpartition(":")[2])
+        except (OSError, ValueError):
+            time.sleep(0.1)
+    raise TimeoutError(f"no scheduler after {PATIENCE_S} s")
+
+
+@contextmanager
+def dask_on_loopback(
+    folder: Path, path: str = str(ROOT), **settings: str
+) -> Iterator[DaskOnLoopback]:
+    cluster = DaskOnLoopback(folder, path, settings)
+    try:
+        yield cluster
+    finally:
+        for process in [cluster.scheduler, *cluster.workers]:
+            end(process)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

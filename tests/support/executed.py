@@ -1,0 +1,68 @@
+"""Sweeps that tests send to clusters, and what they compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from command import files_below
+
+NUM_TRACES, NUM_RUNS = 6, 24
+SWEEP = """
+name: swept
+kv_cache: {num_slots: 4096}
+max_model_len: 2048
+workload: {kind: "told:Told", num_requests: 60, arrivals: {kind: poisson, rate: 4}}
+allocator: [{kind: contiguous, reservation: oracle}, {kind: paged}]
+sweep: {workload.arrivals.rate: [1, 4, 9], allocator.block_size: [4, 8, 16]}
+seeds: 2
+figures: [waste]
+"""
+# a workload whose traces tell which process loads them, and which unpickles them
+TOLD = """
+import os
+from dataclasses import fields
+
+from workloads.sharegpt import ShareGPT
+from workloads.trace import Trace
+
+
+def tell(what, trace):
+    with open(os.environ["TOLD"], "a") as file:
+        file.write(f"{what} {os.getpid()} {trace.digest()}\\n")
+
+
+class Telling(Trace):
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        tell("unpickled", self)
+
+
+class Told(ShareGPT):
+    def load(self, seed):
+        trace = super().load(seed)
+        tell("loaded", trace)
+        return Telling(**{field.name: getattr(trace, field.name) for field in fields(trace)})
+"""
+
+
+def told(file: Path) -> dict[str, list[tuple[int, str]]]:
+    """By what was done to a trace: the processes that did it, and the traces."""
+    found: dict[str, list[tuple[int, str]]] = {"loaded": [], "unpickled": []}
+    for line in file.read_text().splitlines():
+        what, process, digest = line.split()
+        found[what].append((int(process), digest))
+    return found
+
+
+def results_of(folder: Path) -> dict[str, Any]:
+    """All files, of manifests what does not depend on the machine and the moment."""
+    files: dict[str, Any] = dict(files_below(folder))
+    for name in files:
+        if name.endswith("manifest.json"):
+            facts = json.loads(files[name])
+            files[name] = {
+                key: facts[key] for key in facts if key not in {"wall_s", "requests_per_s"}
+            }
+    return files
