@@ -170,8 +170,8 @@ class Cluster(Executor):
         while error.__cause__ is not None:
             error = error.__cause__
         return ExecutorError(
-            f"{self.where}: cannot make runs: {type(error).__name__}: {one_line(error)}; all of the "
-            "cluster needs the same kvsim as this machine"
+            f"{self.where}: cannot make runs: {type(error).__name__}: {one_line(error)}; all of "
+            "the cluster needs the same kvsim as this machine"
         )
 
 

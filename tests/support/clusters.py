@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 from command import ROOT
 
@@ -57,6 +61,67 @@ class DaskOnLoopback:
                 env={**os.environ, **self.settings, "PYTHONPATH": path or self.path},
                 start_new_session=True,
             )
+
+
+class RayOnLoopback:
+    """A head with as many CPUs as are asked for, and a small store. Its files are in the folder."""
+
+    def __init__(self, folder: Path, path: str = str(ROOT), num_cpus: int = 2) -> None:
+        port, client_port = free_port(), free_port()
+        settings = {
+            "--port": port,
+            "--ray-client-server-port": client_port,
+            "--num-cpus": num_cpus,
+            "--object-store-memory": 100_000_000,
+            "--include-dashboard": "false",
+            "--min-worker-port": 0,  # any
+            "--max-worker-port": 0,
+            "--temp-dir": folder,
+        }
+        options = [str(item) for pair in settings.items() for item in pair]
+        with (folder / "ray.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [SCRIPTS / "ray", "start", "--head", "--block", "--disable-usage-stats", *options],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+        self.executor = f"ray://127.0.0.1:{client_port}"
+        _wait_for(client_port)
+
+
+@contextmanager
+def ray_on_loopback(path: str = str(ROOT)) -> Iterator[RayOnLoopback]:
+    # paths of sockets may have a hundred characters
+    short = Path(tempfile.mkdtemp(prefix="ray-"))
+    cluster = RayOnLoopback(short, path)
+    try:
+        yield cluster
+    finally:
+        started = _descendants(cluster.process.pid)  # some lead sessions of their own
+        end(cluster.process)
+        for process in started:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        shutil.rmtree(short, ignore_errors=True)
+
+
+def _descendants(process: int) -> list[int]:
+    found = psutil.Process(process).children(recursive=True)
+    return [child.pid for child in found]
+
+
+def _wait_for(port: int) -> None:
+    """Wait until something listens."""
+    for _ in range(10 * PATIENCE_S):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError(f"nothing listens at {port} after {PATIENCE_S} s")
 
 
 def _port_in(file: Path) -> int:
