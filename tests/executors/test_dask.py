@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from clusters import DaskOnLoopback, dask_on_loopback, end
-from executed import NUM_RUNS, NUM_TRACES, SWEEP, TOLD, results_of, told
+from executed import NUM_RUNS, NUM_TRACES, follow, results_of, started, told
 
 from command import ROOT, SMALL
 from sim.cli import main
 from sim.executors import ExecutorError, cluster, run_experiment
 from sim.experiment import load_experiment
 from sim.runner import RunOptions, code_digest
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "told.py").write_text(TOLD)
-    (tmp_path / "swept.yaml").write_text(SWEEP)
-    monkeypatch.setenv("TOLD", str(tmp_path / "told.txt"))
-    return tmp_path
-
-
-def started(folder: Path, executor: str) -> subprocess.Popen[str]:
-    command = ["run", "swept.yaml", "--progress", "json", "--executor", executor]
-    return subprocess.Popen(
-        [sys.executable, "-m", "sim.cli", *command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
-
-def follow(process: subprocess.Popen[str], act: Callable[[], object]) -> tuple[int, list[str]]:
-    """Do something when three runs have ended; the exit code, and what else was on stderr."""
-    assert process.stderr is not None
-    lines = []
-    with process.stderr:
-        for line in process.stderr:
-            if not line.startswith("{"):
-                lines.append(line)
-            elif json.loads(line)["done"] == 3:
-                act()
-    return process.wait(60), lines
 
 
 def test_a_sweep_that_is_interrupted_and_loses_a_worker_has_the_bytes_of_a_local_one(

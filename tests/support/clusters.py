@@ -21,6 +21,8 @@ from command import ROOT
 
 SCRIPTS = Path(sys.executable).parent
 PATIENCE_S = 100
+# how long Ray waits for the process that serves a client, s; 30 are few where all cores are busy
+SLOW_MACHINE = {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120"}
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -85,7 +87,7 @@ class RayOnLoopback:
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, **SLOW_MACHINE, "PYTHONPATH": path},
                 start_new_session=True,
             )
         self.executor = f"ray://127.0.0.1:{client_port}"

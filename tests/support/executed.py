@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from command import files_below
+from command import ROOT, files_below
 
 NUM_TRACES, NUM_RUNS = 6, 24
 SWEEP = """
@@ -65,3 +69,28 @@ def results_of(folder: Path) -> dict[str, Any]:
             for measured in {"wall_s", "requests_per_s"} & files[name].keys():
                 del files[name][measured]
     return files
+
+
+def started(folder: Path, executor: str) -> subprocess.Popen[str]:
+    command = ["run", "swept.yaml", "--progress", "json", "--executor", executor]
+    return subprocess.Popen(
+        [sys.executable, "-m", "sim.cli", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def follow(process: subprocess.Popen[str], act: Callable[[], object]) -> tuple[int, list[str]]:
+    """Do something when three runs have ended; the exit code, and what else was on stderr."""
+    assert process.stderr is not None
+    lines = []
+    with process.stderr:
+        for line in process.stderr:
+            if not line.startswith("{"):
+                lines.append(line)
+            elif json.loads(line)["done"] == 3:
+                act()
+    return process.wait(60), lines
