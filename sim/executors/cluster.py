@@ -60,7 +60,7 @@ class Cluster(Executor):
     def ended(self, groups: Iterable[Sequence[Numbered]], work: Work) -> Ended:
         """Raises ResultsError if files cannot be written, ExecutorError if runs cannot be made."""
         with _quiet():
-            self._reach()
+            self.reach().close()
             try:
                 with warnings.catch_warnings(action="ignore"):
                     self.connect()
@@ -113,9 +113,10 @@ class Cluster(Executor):
             )
         return host, port
 
-    def _reach(self) -> None:
+    def reach(self) -> socket.socket:
+        """A connection to whoever listens. Raises ExecutorError without any."""
         try:
-            socket.create_connection(self._place, REACH_S).close()
+            return socket.create_connection(self._place, REACH_S)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ExecutorError(f"{self.where}: cannot be reached: {reason}") from None

@@ -14,7 +14,7 @@ from typing import Any
 from distributed import CancelledError, Client, KilledWorker, as_completed
 
 from sim.executors.base import ExecutorError
-from sim.executors.cluster import REACH_S, Cluster, Lost
+from sim.executors.cluster import REACH_S, Cluster, Lost, one_line
 from sim.executors.worker import Made, Order, carry_out
 from workloads.trace import Trace
 
@@ -34,9 +34,11 @@ class DaskCluster(Cluster):
 
     def connect(self) -> None:
         try:
+            with self.reach() as listener:  # who says nothing would be waited for without end
+                listener.recv(1)
             self._client = Client(f"tcp://{self.address}", timeout=REACH_S, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise ExecutorError(f"{self.where}: is no Dask scheduler: {error}") from None
+            raise ExecutorError(f"{self.where}: is no Dask scheduler: {one_line(error)}") from None
         self._ended = as_completed(loop=self._client.loop)
 
     def num_slots(self) -> int:
