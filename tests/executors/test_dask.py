@@ -95,7 +95,8 @@ def test_what_goes_wrong_with_a_cluster_is_one_sentence(
         assert run(dask, capsys) == (1, [f"kills_Kills-seed=0: {killed}"])
         assert len(list(small.glob("results/small/runs/*/manifest.json"))) == 2
 
-        specs = load_experiment("small.yaml", ["allocator={kind: paged}", "seeds=40"])
+        swept = f"sweep={{allocator.block_size: {[*range(1, 41)]}}}"
+        specs = load_experiment("small.yaml", ["allocator={kind: paged}", swept])
         with pytest.raises(ExecutorError, match="the scheduler is gone; finished runs are kept"):
             run_experiment(
                 specs,
