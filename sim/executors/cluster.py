@@ -82,7 +82,7 @@ class Cluster(Executor):
 
     @abstractmethod
     def num_slots(self) -> int:
-        """How many runs the workers that are there now can make at a time."""
+        """How many runs the workers that are there now can make at a time. Raises as next_ended."""
 
     @abstractmethod
     def share(self, trace: Trace) -> Any:
@@ -163,6 +163,13 @@ class Cluster(Executor):
             yield number, failed(spec, made.reason)
         else:
             self._lost[number] = sent
+
+    def gone(self, error: BaseException) -> ExecutorError:
+        """What is said when the cluster no longer answers."""
+        return ExecutorError(
+            f"{self.where}: the cluster is gone; finished runs are kept, the same command goes on"
+            f" ({type(error).__name__}: {one_line(error)})"
+        )
 
     def cannot_make(self, error: BaseException) -> ExecutorError:
         """What an error says that is not a run's own."""

@@ -42,7 +42,10 @@ class DaskCluster(Cluster):
         self._ended = as_completed(loop=self._client.loop)
 
     def num_slots(self) -> int:
-        return sum(self._client.nthreads().values())
+        try:
+            return sum(self._client.nthreads().values())
+        except OSError as error:
+            raise self.gone(error) from None
 
     def share(self, trace: Trace) -> Any:
         with warnings.catch_warnings(action="ignore"):  # advice against tasks with much data
@@ -60,11 +63,8 @@ class DaskCluster(Cluster):
             return number, future.result()
         except KilledWorker:
             return number, Lost("the workers that made it were killed, perhaps for want of memory")
-        except CancelledError:
-            raise ExecutorError(
-                f"{self.where}: the scheduler is gone; finished runs are kept, the same command "
-                "goes on"
-            ) from None
+        except (CancelledError, OSError) as error:
+            raise self.gone(error) from None
         except Exception as error:
             raise self.cannot_make(error) from None
 

@@ -45,7 +45,10 @@ class RayCluster(Cluster):
         self._carry_out = ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(_carry_out)
 
     def num_slots(self) -> int:
-        return int(ray.cluster_resources().get("CPU", 0))
+        try:
+            return int(ray.cluster_resources().get("CPU", 0))
+        except Exception as error:
+            raise self.gone(error) from None
 
     def share(self, trace: Trace) -> Any:
         return ray.put(trace)
@@ -64,10 +67,7 @@ class RayCluster(Cluster):
         except RayTaskError as error:
             raise self.cannot_make(error.cause) from None
         except Exception as error:
-            raise ExecutorError(
-                f"{self.where}: the cluster is gone; finished runs are kept, the same command goes "
-                f"on: {one_line(error)}"
-            ) from None
+            raise self.gone(error) from None
 
     def close(self) -> None:
         if not self._is_connected:

@@ -97,7 +97,7 @@ def test_what_goes_wrong_with_a_cluster_is_one_sentence(
 
         swept = f"sweep={{allocator.block_size: {[*range(1, 41)]}}}"
         specs = load_experiment("small.yaml", ["allocator={kind: paged}", swept])
-        with pytest.raises(ExecutorError, match="the scheduler is gone; finished runs are kept"):
+        with pytest.raises(ExecutorError, match="the cluster is gone; finished runs are kept"):
             run_experiment(
                 specs,
                 small / "gone",
