@@ -89,13 +89,9 @@ def empty_run(folder: Path) -> None:
 def write_run(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write a run that was made elsewhere: its files by name, the manifest last.
 
-    What an older run in the folder had and this one has not is removed. Raises ResultsError if
-    the folder cannot be written.
+    Raises ResultsError if the folder cannot be written.
     """
-    older = (read_manifest(folder) or {}).get("files")
     open_run(folder)
-    for name in (older if isinstance(older, dict) else {}).keys() - files.keys():
-        remove(folder / name)
     for name in sorted(files, key=lambda name: (name == MANIFEST, name)):
         with replacing(folder / name) as temporary:
             temporary.write_bytes(files[name])

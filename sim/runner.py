@@ -22,7 +22,7 @@ from sim.allocators.checked import CheckedAllocator
 from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
-from sim.fleet import FleetRun, simulate_fleet
+from sim.fleet import FleetRun, Parts, simulate_fleet
 from sim.jit import source_digest
 from sim.replays import ReplaySpec
 from sim.runspec import RunSpec, branches, follow_ups, sequence_content
@@ -129,7 +129,8 @@ def run_folder(spec: Spec, work: Work) -> Path:
 def _run(spec: RunSpec, due: Due, work: Work) -> Row:
     """Make one run of an engine; return its summary row."""
     trace, options, folder = due.trace, work.options, run_folder(spec, work)
-    requests, memory, first = spec.build(trace)
+    _, requests, memory, *parts = spec.build(trace)
+    first = Parts(*parts)
     is_logged = memory.num_slots <= MAX_SLOTS and spec.records_blocks
     log = BlockLog(first.allocator) if is_logged else None
     router = spec.build_router()

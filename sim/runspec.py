@@ -68,8 +68,15 @@ class RunSpec:
         """What the trace of the run is made from."""
         return trace_source(self.config["workload"], Path(self.folder), self.seed)
 
-    def build(self, trace: Trace) -> tuple[IntArray, Memory, Parts]:
-        """The requests of the run's trace, the pool of each replica, and the parts of the first."""
+    def build(
+        self, trace: Trace | None = None
+    ) -> tuple[Trace, IntArray, Memory, Allocator, Scheduler, CostModel]:
+        """The parts of the run, ready for sim.engine.simulate; of replicas, those of the first.
+
+        Raises TraceError if the trace, unless it is given, cannot be read, which only a change of
+        its file, or another seed, can cause.
+        """
+        trace = self.trace_source.load() if trace is None else trace
         config = self.config
         memory = Memory(config["kv_cache"]["num_slots"], config["max_model_len"])
         limits = Limits(
@@ -79,7 +86,7 @@ class RunSpec:
         requests = new_requests(trace.arrival_ns, trace.prompt_tokens, trace.output_tokens, limits)
         if trace.priority is not None:
             requests[:, PRIORITY] = trace.priority
-        return requests, memory, self._parts()
+        return trace, requests, memory, *self._parts()
 
     def build_router(self) -> Router | None:
         """What requests go through before one of several replicas; None without replicas."""

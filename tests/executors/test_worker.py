@@ -40,10 +40,9 @@ def test_what_a_worker_sends_back_is_what_a_local_run_writes(tmp_path: Path) -> 
 
 
 def test_files_of_an_older_run_do_not_stay_beside_those_of_the_new_one(tmp_path: Path) -> None:
-    manifest = b'{"files": {"old.csv": "", "new.csv": ""}}'
-    write_run(tmp_path / "run", {"old.csv": b"1", "manifest.json": manifest})
-    write_run(tmp_path / "run", {"new.csv": b"2", "manifest.json": b"{}"})
-    assert files_below(tmp_path / "run") == {"new.csv": b"2", "manifest.json": b"{}"}
+    write_run(tmp_path / "run", {"replicas.csv": b"1", "manifest.json": b"{}"})
+    write_run(tmp_path / "run", {"summary.json": b"2", "manifest.json": b"{}"})
+    assert files_below(tmp_path / "run") == {"summary.json": b"2", "manifest.json": b"{}"}
 
 
 def test_other_code_is_refused_and_both_are_named(tmp_path: Path) -> None:
