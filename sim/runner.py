@@ -129,8 +129,8 @@ def run_folder(spec: Spec, work: Work) -> Path:
 def _run(spec: RunSpec, due: Due, work: Work) -> Row:
     """Make one run of an engine; return its summary row."""
     trace, options, folder = due.trace, work.options, run_folder(spec, work)
-    _, requests, memory, *parts = spec.build(trace)
-    first = Parts(*parts)
+    _, requests, memory, allocator, scheduler, cost = spec.build(trace)
+    first = Parts(allocator, scheduler, cost)
     is_logged = memory.num_slots <= MAX_SLOTS and spec.records_blocks
     log = BlockLog(first.allocator) if is_logged else None
     router = spec.build_router()
