@@ -113,7 +113,7 @@ def _add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) -
 def _add_place(parser: argparse.ArgumentParser, about_out: str) -> None:
     parser.add_argument("--out", metavar="DIR", default="results", help=about_out)
     parser.add_argument(
-        "-j", dest="jobs", metavar="N", type=int, default=1, help="runs at a time (1)"
+        "-j", dest="jobs", metavar="N", type=int, help="runs at a time on this machine (1)"
     )
 
 
@@ -133,6 +133,12 @@ def _add_run(commands: Any) -> None:
         choices=("bar", "json"),
         default="bar",
         help="on stderr: a bar in a terminal (bar), or a line of JSON for each run that ends",
+    )
+    run.add_argument(
+        "--executor",
+        metavar="WHERE",
+        default="local",
+        help="where runs are made: local, or a cluster: dask://HOST:PORT, ray://HOST:PORT",
     )
     run.add_argument("--json", action="store_true", help="print the summary rows as one object")
 
@@ -184,26 +190,44 @@ def _load(arguments: argparse.Namespace) -> Experiment:
     return experiment
 
 
-def _check_jobs(jobs: int) -> None:
+def _jobs(given: int | None) -> int:
+    jobs = 1 if given is None else given
     if not 1 <= jobs <= MAX_JOBS:
         raise UserError(f"-j: must be 1 to {MAX_JOBS}, got {jobs}")
+    return jobs
+
+
+def _check_executor(arguments: argparse.Namespace) -> None:
+    from sim.executors import ExecutorError, find_executor
+
+    try:
+        find_executor(arguments.executor)
+    except ExecutorError as error:
+        raise UserError(str(error)) from None
+    if arguments.executor != "local" and arguments.jobs is not None:
+        raise UserError(
+            "-j is of this machine; how many runs go at a time, a cluster's workers say"
+        )
 
 
 def run_command(arguments: argparse.Namespace) -> int:
     """kvsim run."""
+    from sim.executors import ExecutorError
     from sim.outcome import print_outcome, run_and_write
     from sim.results import ResultsError
     from sim.runner import RunOptions
 
-    _check_jobs(arguments.jobs)
+    jobs = _jobs(arguments.jobs)
+    _check_executor(arguments)
     experiment = _load(arguments)
     folder = Path(arguments.out) / experiment.name
     options = RunOptions(
-        arguments.jobs,
+        jobs,
         arguments.force,
         arguments.check,
         arguments.single_step,
         arguments.progress,
+        arguments.executor,
     )
     if experiment.is_replay and (options.check or options.single_step):
         raise UserError("--check and --single-step are of engines; policies are replayed without")
@@ -212,7 +236,7 @@ def run_command(arguments: argparse.Namespace) -> int:
             print(line, flush=True)
     try:
         outcome = run_and_write(experiment, folder, options)
-    except ResultsError as error:
+    except (ResultsError, ExecutorError) as error:
         raise UserError(str(error)) from None
     if arguments.json:
         rows = {"experiment": experiment.name, "runs": outcome.rows}
@@ -233,7 +257,7 @@ def check_command(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.file is None:
         raise UserError("check: FILE is missing; accepted: an experiment (YAML), or --schema")
-    _check_jobs(arguments.jobs)
+    jobs = _jobs(arguments.jobs)
     experiment = _load(arguments)
 
     from sim.estimate import time_line
@@ -242,7 +266,7 @@ def check_command(arguments: argparse.Namespace) -> int:
     num_skipped = sum(bool(spec.skip) for spec in specs)
     skipped = f", and {num_skipped:,} that cannot be" if num_skipped else ""
     print(f"{experiment.name}: {len(specs) - num_skipped:,} runs{skipped}")
-    print(f"  {time_line(specs, Path(arguments.out) / experiment.name, arguments.jobs)}")
+    print(f"  {time_line(specs, Path(arguments.out) / experiment.name, jobs)}")
     for line in experiment.budget_lines():
         print(f"  {line}")
     for spec in specs:

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from sim import figures, points, report, results
+from sim.executors import run_experiment
 from sim.experiment import Experiment
 from sim.policies.text import policy_lines
 from sim.progress import showing
 from sim.report.warnings import extrapolation_warnings, sampled_warnings
-from sim.runner import RunOptions, run_experiment
+from sim.runner import RunOptions
 from sim.tables import summary_to_arrow
 
 MAX_ROWS_SHOWN = 60
@@ -41,7 +42,7 @@ def run_and_write(
     """Execute an experiment's runs and write all of its files below folder.
 
     Results are written before the first figure is drawn; draws says whether any is. Raises
-    ResultsError if they cannot be.
+    ResultsError if they cannot be, ExecutorError if a cluster cannot make the runs.
     """
     specs = experiment.runs()
     with showing(options.progress, experiment.name, len(specs)) as on_done:

@@ -20,10 +20,10 @@ from sim.plugins import Config, Report, guess, shown, validate
 from sim.policies import POLICIES, References, hit_rate, references
 from sim.policies.replay import hit_blocks
 from sim.policies.sweep import default_capacities, rows
-from sim.runspec import load_trace
+from sim.runspec import TraceSource, load_trace, trace_source
 from sim.yaml_nodes import KeyPath
 from workloads.publictraces import AbsentTraceError
-from workloads.trace import TraceError
+from workloads.trace import Trace, TraceError
 
 BOUNDS = ("unbounded", "clairvoyant", "none")  # the ceilings and the floor of every replay
 FIGURES = ("prefix_policies",)
@@ -43,31 +43,29 @@ class ReplaySpec:
     folder: str
     skip: str = ""
 
-    def asked(self) -> References:
-        """What the trace asks of the cache. Raises TraceError if it cannot be read."""
-        return _asked(*self._trace())[0]
+    @property
+    def trace_source(self) -> TraceSource:
+        """What the trace of the run is made from."""
+        return trace_source(self.config["workload"], Path(self.folder), SEED)
 
-    def key(self, source_hash: str) -> str:
+    def key(self, source_hash: str, trace_digest: str) -> str:
         """A hash of all that the run's row depends on: hex, 32 characters."""
-        facts = [self.config, self.cells, source_hash, _asked(*self._trace())[1]]
+        facts = [self.config, self.cells, source_hash, trace_digest]
         text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def measure(self) -> dict[str, Any]:
-        """What the policy finds: the row of sim.policies.sweep."""
+    def measure(self, trace: Trace) -> dict[str, Any]:
+        """What the policy finds in the run's trace: the row of sim.policies.sweep."""
         config, label = self.config, self.cells["trace"]
-        (row,) = rows(label, self.asked(), [config["capacity_tokens"]], [config["policy"]])
+        asked = _asked(trace, config["block_size"])
+        (row,) = rows(label, asked, [config["capacity_tokens"]], [config["policy"]])
         return row
-
-    def _trace(self) -> tuple[str, str, int]:
-        return json.dumps(self.config["workload"]), self.folder, self.config["block_size"]
 
 
 @lru_cache(maxsize=4)
-def _asked(workload: str, folder: str, block_size: int) -> tuple[References, str]:
-    """What a trace asks, and the trace's digest."""
-    trace = load_trace(json.loads(workload), Path(folder), SEED)
-    return references(trace, block_size), trace.digest()
+def _asked(trace: Trace, block_size: int) -> References:
+    """What a trace asks of a cache."""
+    return references(trace, block_size)
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ def _meet(trace: _Trace, capacities: Sequence[int] | None, folder: Path, report:
     where = ("traces", trace.label, "workload")
     try:
         loaded = load_trace(trace.workload, folder, SEED)
-        asked, _ = _asked(json.dumps(trace.workload), str(folder), trace.block_size)
+        asked = _asked(loaded, trace.block_size)
     except AbsentTraceError as error:
         trace.skip = str(error)  # the other traces are replayed
         return

@@ -93,6 +93,17 @@ def empty_run(folder: Path) -> None:
         remove(folder / name)
 
 
+def write_run(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a run that was made elsewhere: its files by name, the manifest last.
+
+    Raises ResultsError if the folder cannot be written.
+    """
+    open_run(folder)
+    for name in sorted(files, key=lambda name: (name == MANIFEST, name)):
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(files[name])
+
+
 def tidy(*folders: Path) -> None:
     """Remove what a process that was killed has left half-written directly in these folders.
 

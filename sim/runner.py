@@ -1,51 +1,53 @@
-"""From an experiment to files: executes its runs, on several cores, and reuses those done."""
+"""From one run of an experiment to its files: makes it, or finds it done."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import subprocess
 import sys
 import time
 import traceback
-import warnings
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import joblib
 
 from sim import metrics, results, tables
 from sim.allocators.checked import CheckedAllocator
 from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
-from sim.experiment import Experiment, RunSpec
 from sim.fleet import FleetRun, Parts, simulate_fleet
 from sim.jit import source_digest
-from sim.progress import OnDone
 from sim.recording.recording import Recording
 from sim.recording.write import write_recordings
 from sim.replays import ReplaySpec
-from sim.runspec import branches, follow_ups, sequence_content
+from sim.runspec import RunSpec, branches, follow_ups, sequence_content
+from workloads.trace import Trace
+
+Spec = RunSpec | ReplaySpec
+Row = dict[str, Any]
 
 PACKAGES = ("simpy", "numpy", "numba", "pandas", "pyarrow")
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How runs are executed. None of it changes a result. progress is one of sim.progress.FORMS."""
+    """How runs are executed. None of it changes a result.
+
+    jobs is how many run at a time on this machine. progress is one of sim.progress.FORMS, executor
+    "local" or where a cluster is, as sim.executors.find_executor takes it.
+    """
 
     jobs: int = 1
     force: bool = False
     check: bool = False
     single_step: bool = False
     progress: str = "bar"
+    executor: str = "local"
 
 
 def code_digest() -> str:
@@ -54,81 +56,85 @@ def code_digest() -> str:
     return source_digest(root, root.parent / "workloads")
 
 
-def run_experiment(
-    experiment: Experiment,
-    folder: Path,
-    options: RunOptions,
-    on_done: OnDone = lambda done, row: None,
-) -> list[dict[str, Any]]:
-    """Execute the runs that are not done yet; return the summary rows of all, in order.
+@dataclass(frozen=True)
+class Work:
+    """What all runs of an experiment are made with: results go to folder, code is code_digest()."""
 
-    on_done is told how many have ended, and the row of the last. Files appear below folder as they
-    are ready. Workers give back rows alone, each as soon as it is there. Raises ResultsError if
-    files cannot be written, or a worker is killed.
-    """
-    results.tidy(folder, folder / "runs", folder / "figures")
-    shared = (folder, code_digest(), options, os.getpid())
-    specs = experiment.runs()
-    tasks = (joblib.delayed(_numbered)(i, spec, shared) for i, spec in enumerate(specs))
-    rows: list[dict[str, Any]] = [{}] * len(specs)
-    ended = joblib.Parallel(n_jobs=options.jobs, return_as="generator_unordered")(tasks)
-    try:
-        for done, (number, row) in enumerate(ended, 1):
-            rows[number] = row
-            on_done(done, row)
-    except BrokenProcessPool:
-        raise results.ResultsError(
-            f"{folder}: a worker process was killed, perhaps for want of memory; finished runs "
-            "are kept, the same command goes on"
-        ) from None
-    finally:
-        with warnings.catch_warnings(action="ignore"):  # advice for those who stop early
-            ended.close()
-    return rows
+    folder: Path
+    code: str
+    options: RunOptions
 
 
-def _numbered(
-    number: int, spec: RunSpec | ReplaySpec, shared: tuple[Path, str, RunOptions, int]
-) -> tuple[int, dict[str, Any]]:
-    """Execute a run, unless whoever asked for it is gone; its number and its row."""
-    root, code, options, asked_by = shared
-    if asked_by not in {os.getpid(), os.getppid()}:
-        os._exit(1)  # or it would write where the next command may write already
-    return number, execute(spec, root, code, options)
+@dataclass(frozen=True)
+class Due:
+    """A run that is to be made, with all that it needs."""
+
+    spec: Spec
+    key: str
+    trace: Trace
 
 
-def execute(
-    spec: RunSpec | ReplaySpec, root: Path, code: str, options: RunOptions
-) -> dict[str, Any]:
+def execute(spec: Spec, work: Work) -> Row:
     """Make one run, or find it done; return its summary row. One that fails has its error there.
 
     Raises ResultsError if its files cannot be written.
     """
+    due = look_up(spec, work)
+    return make(due, work) if isinstance(due, Due) else due
+
+
+def look_up(spec: Spec, work: Work, trace: Trace | None = None) -> Due | Row:
+    """The row of a run that is skipped, or done, or fails before it begins; else what is due.
+
+    The trace is loaded unless it is given.
+    """
     if spec.skip:
         return {**_begin(spec), "status": "skipped", **spec.cells, "reason": spec.skip}
     try:
-        if isinstance(spec, ReplaySpec):
-            return _replay(spec, root, code, options.force)
-        return _run(spec, root, code, options)
+        trace = spec.trace_source.load() if trace is None else trace
+        key = spec.key(work.code, trace.digest())
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on
+        return failed(spec, _one_line(error))
+    row = None
+    if not work.options.force and not work.options.check:
+        row = results.finished_row(run_folder(spec, work), key)
+    return Due(spec, key, trace) if row is None else row
+
+
+def make(due: Due, work: Work) -> Row:
+    """Make a run; return its summary row. One that fails has its error there.
+
+    Raises ResultsError if its files cannot be written.
+    """
+    try:
+        if isinstance(due.spec, ReplaySpec):
+            return _replay(due.spec, due, work)
+        return _run(due.spec, due, work)
     except results.ResultsError:
         raise
     except (Exception, SystemExit) as error:  # a plug-in may raise anything; the others go on
-        return {**_begin(spec), "status": "error", **spec.cells, "reason": _one_line(error)}
+        return failed(due.spec, _one_line(error))
 
 
-def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str, Any]:
-    """Make one run of an engine, or find it done; return its summary row."""
-    trace, requests, memory, allocator, scheduler, cost = spec.build()
-    key = spec.key(code, trace.digest())
-    folder = root / "runs" / spec.run_id
-    if not options.force and not options.check:
-        row = results.finished_row(folder, key)
-        if row is not None:
-            return row
+def failed(spec: Spec, reason: str) -> Row:
+    """The row of a run that could not be made."""
+    return {**_begin(spec), "status": "error", **spec.cells, "reason": reason}
+
+
+def run_folder(spec: Spec, work: Work) -> Path:
+    """Where the files of a run are."""
+    return work.folder / "runs" / spec.run_id
+
+
+def _run(spec: RunSpec, due: Due, work: Work) -> Row:
+    """Make one run of an engine; return its summary row."""
+    trace, options, folder = due.trace, work.options, run_folder(spec, work)
+    _, requests, memory, allocator, scheduler, cost = spec.build(trace)
+    first = Parts(allocator, scheduler, cost)
     is_logged = memory.num_slots <= MAX_SLOTS and spec.records_blocks
-    log = BlockLog(allocator) if is_logged else None
+    log = BlockLog(first.allocator) if is_logged else None
     router = spec.build_router()
-    replicas = [Parts(allocator, scheduler, cost), *(spec.build_others() if router else [])]
+    replicas = [first, *(spec.build_others() if router else [])]
     if options.check:
         replicas = [part._replace(allocator=CheckedAllocator(part.allocator)) for part in replicas]
     results.open_run(folder)
@@ -150,15 +156,15 @@ def _run(spec: RunSpec, root: Path, code: str, options: RunOptions) -> dict[str,
         run = simulate_fleet(requests, memory, replicas, router, trace.session, how)
     wall_s = time.perf_counter() - started
     summary = metrics.summarize(run, spec.slo, spec.config["kv_bytes_per_token"])
-    source = f"{cost.kind}: {cost.source}"
     costs = [part.cost for part in replicas]
+    source = f"{costs[0].kind}: {costs[0].source}"
     more = {**_extrapolated(costs), "times_from": source, **_replicas(spec)}
     row = _row(spec, {**summary, **more})
     row |= write_recordings(folder, recordings)
     _write(folder, run, row, log)
     _write_replicas(folder, run, spec)
     facts = {
-        "key": key,
+        "key": due.key,
         "run": spec.run_id,
         "config": spec.config,
         "trace": {"source": trace.source, "digest": trace.digest(), "notes": dict(trace.notes)},
@@ -177,23 +183,20 @@ def _recordings(spec: RunSpec, num_replicas: int) -> list[Recording]:
     return [Recording(number, share) for number in range(num_replicas) if spec.max_events]
 
 
-def _replay(spec: ReplaySpec, root: Path, code: str, is_forced: bool) -> dict[str, Any]:
-    """Replay one policy, or find it done; return its summary row."""
-    key, folder = spec.key(code), root / "runs" / spec.run_id
-    found = None if is_forced else results.finished_row(folder, key)
-    if found is not None:
-        return found
+def _replay(spec: ReplaySpec, due: Due, work: Work) -> Row:
+    """Replay one policy; return its summary row."""
+    folder = run_folder(spec, work)
     results.open_run(folder)
     started = time.perf_counter()
-    row = {**spec.cells, "status": "finished", "reason": None, **spec.measure()}
+    row = {**spec.cells, "status": "finished", "reason": None, **spec.measure(due.trace)}
     results.write_json(folder / "summary.json", row)
     wall_s = time.perf_counter() - started
-    facts = {"key": key, "run": spec.run_id, "config": spec.config, "wall_s": wall_s}
+    facts = {"key": due.key, "run": spec.run_id, "config": spec.config, "wall_s": wall_s}
     results.write_manifest(folder, {**facts, **environment()})
     return row
 
 
-def _begin(spec: RunSpec | ReplaySpec) -> dict[str, Any]:
+def _begin(spec: Spec) -> Row:
     """What a summary row begins with: which run it is."""
     return {name: spec.cells[name] for name in ("experiment", "run", "seed") if name in spec.cells}
 

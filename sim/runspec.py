@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,21 @@ from sim.schedulers import Scheduler
 from sim.sequence import PRIORITY, IntArray, Limits, new_requests
 from workloads.sequences import SequenceContent
 from workloads.trace import Trace, TraceError
+
+
+class TraceSource(NamedTuple):
+    """What a trace is made from: runs of equal sources have the same trace.
+
+    workload is its configuration as JSON, folder where relative paths start.
+    """
+
+    workload: str
+    folder: str
+    seed: int
+
+    def load(self) -> Trace:
+        """The trace; the same object for equal sources. Raises TraceError."""
+        return _load_trace(self)
 
 
 @dataclass(frozen=True)
@@ -49,15 +64,30 @@ class RunSpec:
     num_requests: int = 0
     max_events: int = 0
 
-    def build(self) -> tuple[Trace, IntArray, Memory, Allocator, Scheduler, CostModel]:
+    @property
+    def trace_source(self) -> TraceSource:
+        """What the trace of the run is made from."""
+        return trace_source(self.config["workload"], Path(self.folder), self.seed)
+
+    def build(
+        self, trace: Trace | None = None
+    ) -> tuple[Trace, IntArray, Memory, Allocator, Scheduler, CostModel]:
         """The parts of the run, ready for sim.engine.simulate; of replicas, those of the first.
 
-        Raises TraceError if the trace cannot be read, which only a change of its file, or
-        another seed, can cause.
+        Raises TraceError if the trace, unless it is given, cannot be read, which only a change of
+        its file, or another seed, can cause.
         """
-        trace, requests, memory = self._load()
-        parts = self._parts()
-        return trace, requests, memory, parts.allocator, parts.scheduler, parts.cost
+        trace = self.trace_source.load() if trace is None else trace
+        config = self.config
+        memory = Memory(config["kv_cache"]["num_slots"], config["max_model_len"])
+        limits = Limits(
+            memory.max_model_len,
+            max_tokens_of(trace, config["workload"]["max_tokens"], memory.max_model_len),
+        )
+        requests = new_requests(trace.arrival_ns, trace.prompt_tokens, trace.output_tokens, limits)
+        if trace.priority is not None:
+            requests[:, PRIORITY] = trace.priority
+        return trace, requests, memory, *self._parts()
 
     def build_router(self) -> Router | None:
         """What requests go through before one of several replicas; None without replicas."""
@@ -69,20 +99,6 @@ class RunSpec:
     def build_others(self) -> list[Parts]:
         """The parts of all replicas but the first."""
         return [self._parts() for _ in range(1, self.config["replicas"]["count"])]
-
-    def _load(self) -> tuple[Trace, IntArray, Memory]:
-        """The trace, its requests and the pool of each replica."""
-        config, folder = self.config, Path(self.folder)
-        trace = load_trace(config["workload"], folder, self.seed)
-        memory = Memory(config["kv_cache"]["num_slots"], config["max_model_len"])
-        limits = Limits(
-            memory.max_model_len,
-            max_tokens_of(trace, config["workload"]["max_tokens"], memory.max_model_len),
-        )
-        requests = new_requests(trace.arrival_ns, trace.prompt_tokens, trace.output_tokens, limits)
-        if trace.priority is not None:
-            requests[:, PRIORITY] = trace.priority
-        return trace, requests, memory
 
     def _parts(self) -> Parts:
         """The parts of one replica."""
@@ -132,15 +148,19 @@ def load_trace(config: Config, folder: Path, seed: int) -> Trace:
 
     Raises TraceError.
     """
+    return trace_source(config, folder, seed).load()
+
+
+def trace_source(config: Config, folder: Path, seed: int) -> TraceSource:
+    """What the trace of a workload is made from: of one without a random part, with any seed."""
     parameters = {key: value for key, value in config.items() if key != "max_tokens"}
-    if not uses_seed(config):
-        seed = 0
-    return _load_trace(json.dumps(parameters), str(folder), seed)
+    return TraceSource(json.dumps(parameters), str(folder), seed if uses_seed(config) else 0)
 
 
 @lru_cache(maxsize=32)
-def _load_trace(parameters: str, folder: str, seed: int) -> Trace:
-    trace: Trace = build_part("workload", json.loads(parameters), Path(folder)).load(seed)
+def _load_trace(source: TraceSource) -> Trace:
+    workload = build_part("workload", json.loads(source.workload), Path(source.folder))
+    trace: Trace = workload.load(source.seed)
     return trace
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,6 +189,10 @@ class Trace:
 
     def digest(self) -> str:
         """A hash of the contents, independent of file names: hex, 32 characters."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         state = hashlib.blake2b(digest_size=16)
         for name in COLUMNS:
             column = getattr(self, name)

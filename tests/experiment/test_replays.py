@@ -171,7 +171,8 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, expected: str) -> 
 def test_a_key_can_be_overridden_on_the_command_line(tmp_path: Path) -> None:
     experiment = load(tmp_path, GOOD, "traces.chat.workload.limit=2", "traces.chat.block_size=256")
     assert {spec.config["block_size"] for spec in experiment.runs()} == {256}
-    assert experiment.runs()[0].measure()["num_requests"] == 2
+    spec = experiment.runs()[0]
+    assert spec.measure(spec.trace_source.load())["num_requests"] == 2
 
 
 def test_requests_that_follow_others_are_said_to_come_in_their_sessions_order(

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 from experiment_files import errors_of, load, write
+from sim.executors import run_experiment
 from sim.experiment import load_experiment
-from sim.runner import RunOptions, run_experiment
+from sim.runner import RunOptions
 
 HEAD = "name: example\nkv_cache: {num_slots: 4000}\nmax_model_len: 2048\n"
 CHAT = """\

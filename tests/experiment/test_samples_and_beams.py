@@ -8,7 +8,8 @@ import pytest
 
 from command import files_below, kvsim
 from experiment_files import errors_of, load
-from sim.runner import RunOptions, run_experiment
+from sim.executors import run_experiment
+from sim.runner import RunOptions
 
 EXPERIMENT = """\
 name: forks

@@ -1,0 +1,48 @@
+"""Runs on the cores of this machine, through joblib. Its workers find finished runs themselves."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from concurrent.futures.process import BrokenProcessPool
+
+import joblib
+
+from sim import results
+from sim.executors.base import Ended, Executor, Numbered
+from sim.runner import Row, Spec, Work, execute
+
+
+class Local(Executor):
+    """options.jobs processes. Workers write files, and give back rows alone."""
+
+    def __init__(self, address: str = "") -> None:
+        pass
+
+    def ended(self, groups: Iterable[Sequence[Numbered]], work: Work) -> Ended:
+        """Raises ResultsError if files cannot be written, or a process is killed."""
+        asked_by = os.getpid()
+        tasks = (
+            joblib.delayed(_numbered)(number, spec, work, asked_by)
+            for group in groups
+            for number, spec in group
+        )
+        ended = joblib.Parallel(n_jobs=work.options.jobs, return_as="generator_unordered")(tasks)
+        try:
+            yield from ended
+        except BrokenProcessPool:
+            raise results.ResultsError(
+                f"{work.folder}: a worker process was killed, perhaps for want of memory; finished "
+                "runs are kept, the same command goes on"
+            ) from None
+        finally:
+            with warnings.catch_warnings(action="ignore"):  # advice for those who stop early
+                ended.close()
+
+
+def _numbered(number: int, spec: Spec, work: Work, asked_by: int) -> tuple[int, Row]:
+    """Execute a run, unless whoever asked for it is gone; its number and its row."""
+    if asked_by not in {os.getpid(), os.getppid()}:
+        os._exit(1)  # or it would write where the next command may write already
+    return number, execute(spec, work)
