@@ -87,7 +87,9 @@ class Pool:
         self.free += blocks
 
 
-def synthetic(num_slots: int, size: int, num_events: int, is_paged: bool, seed: int = 1) -> Recording:
+def synthetic(
+    num_slots: int, size: int, num_events: int, is_paged: bool, seed: int = 1
+) -> Recording:
     """At least num_events events of a full pool, in blocks or ranges of size slots."""
     rng = np.random.default_rng(seed)
     pool = Pool(num_slots, size, is_paged)

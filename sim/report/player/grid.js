@@ -34,18 +34,28 @@ class Grid {
     this.context.setTransform(pixels, 0, 0, pixels, 0, 0);
     this.context.fillStyle = palette.paper;
     this.context.fillRect(0, 0, this.columns * this.size, this.rows * this.size);
+    this.tiny = this.size < TINY ? new TinyCells(this) : null;
     this.pool.markAll();
   }
 
   draw() {
     const cells = this.pool.takeDirty();
-    for (const cell of cells) this.drawCell(cell);
+    if (this.tiny) {
+      this.tiny.draw(cells);
+      if (this.cursor >= 0) this.ring(...this.corner(this.cursor), this.palette.ink, 1);
+    } else {
+      for (const cell of cells) this.drawCell(cell);
+    }
     return cells.length;
+  }
+
+  corner(cell) {
+    return [(cell % this.columns) * this.size, Math.floor(cell / this.columns) * this.size];
   }
 
   drawCell(cell) {
     const { context, size, pool } = this;
-    const x = (cell % this.columns) * size, y = Math.floor(cell / this.columns) * size;
+    const [x, y] = this.corner(cell);
     context.fillStyle = this.palette.paper;
     context.fillRect(x, y, size, size);
     const first = cell * pool.cellSlots;
@@ -60,14 +70,11 @@ class Grid {
 
   drawFree(x, y, width) {
     const { context, gap, size } = this;
-    if (size < 4) return;
     context.fillStyle = this.palette.line;
     const right = Math.max(1, width - gap), height = size - gap;
     context.fillRect(x, y, right, height);
-    if (size >= 5) {
-      context.fillStyle = this.palette.paper;
-      context.fillRect(x + 1, y + 1, right - 2, height - 2);
-    }
+    context.fillStyle = this.palette.paper;
+    context.fillRect(x + 1, y + 1, right - 2, height - 2);
   }
 
   // A stretch [from, to) of the piece d, whose left end is at x.
@@ -82,10 +89,9 @@ class Grid {
     if (this.selected !== null && d.request !== this.selected && !this.mine.has(d.first)) {
       context.globalAlpha = 0.22;
     }
-    const isTiny = size < 6;
     const writtenTo = Math.min(to, d.first + d.written);
     const reservedTo = Math.min(to, d.first + d.written + d.reserved);
-    const solid = d.state === "cached" ? (isTiny ? owner.faint : owner.dots) : owner.solid;
+    const solid = d.state === "cached" ? owner.dots : owner.solid;
     const right = x + width;
     let at = x;
     const paint = (until, fill) => {
@@ -96,16 +102,15 @@ class Grid {
       paint(to, this.palette.other);
     } else {
       if (writtenTo > from) paint(writtenTo, solid);
-      if (reservedTo > from) paint(reservedTo, isTiny ? owner.tint : owner.hatch);
-      paint(to, isTiny ? owner.tint : owner.cross);
+      if (reservedTo > from) paint(reservedTo, owner.hatch);
+      paint(to, owner.cross);
     }
-    if (size >= 6) this.decorate(d, from, to, [x, y, width, height]);
-    else if (d.refs > 1) { context.fillStyle = this.palette.ink; context.fillRect(x, y, width, 1); }
+    this.decorate(d, from, [x, y, width, height]);
     context.globalAlpha = 1;
   }
 
   // Outline if shared, and what tells owners apart beside colour: a number, or a mark.
-  decorate(d, from, to, [x, y, width, height]) {
+  decorate(d, from, [x, y, width, height]) {
     const { context } = this;
     const isFirst = from === d.first, isRowStart = this.cellOf(from) % this.columns === 0;
     if (d.refs > 1) {

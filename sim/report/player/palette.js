@@ -30,10 +30,8 @@ class Palette {
       this.owners.set(key, {
         solid: color,
         ink: key < 0 ? this.ink : OWNER_INKS[key],
-        tint,
         hatch: this.tile(tint, color, drawSlash),
         cross: this.tile(mix(color, this.paper, 0.1), mix(color, this.paper, 0.75), drawCross),
-        faint: mix(color, this.paper, 0.36),
         dots: this.tile(mix(color, this.paper, 0.3), mix(color, this.paper, 0.85), drawDots),
       });
     }

@@ -79,7 +79,7 @@ def unit_slots(recording: Recording) -> int:
     if recording.events.empty:
         return recording.num_slots
     slots = ["start_slot", "num_slots"]
-    columns = recording.events[slots].to_numpy(np.int64)
+    columns = recording.events[slots].to_numpy(np.int64, copy=True)
     is_last = columns.sum(axis=1) == recording.num_slots
     columns[is_last, 1] = 0  # what ends with the pool need not end at a multiple
     numbers = [np.unique(columns)]

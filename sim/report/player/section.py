@@ -15,7 +15,7 @@ from sim.report.player.sampling import sample
 from sim.report.player.still import moments, patterns, still
 
 HERE = Path(__file__).parent
-SCRIPTS = ("unpack", "pool", "pool_sums", "tables", "palette", "grid", "timeline", "lists", "panel",
+SCRIPTS = ("unpack", "pool", "pool_sums", "tables", "palette", "grid", "tiny", "timeline", "lists", "panel",
            "controls", "player", "main")  # fmt: skip
 MAX_RUNS = 6
 MAX_BYTES = 2_000_000  # of all packed recordings of a section
@@ -113,7 +113,7 @@ holds it, choose a request to follow it.</p>"""
 
 _NOSCRIPT = """<noscript><p>With JavaScript these pictures move: a player steps through the run,
 plays and scrubs it, shows who holds a block, its logical index, reference count and tokens, the
-block table of a chosen request, who runs and who waits, and where the memory goes.</p></noscript>"""
+block table of a chosen request, who runs, who waits, and where memory goes.</p></noscript>"""
 
 
 def _legend(name: str) -> str:
