@@ -3,6 +3,11 @@
 // cell has no gap before it, so that blocks look like blocks and ranges like ranges.
 
 const MAX_CELL = 40, MIN_CELL = 2, MAX_HEIGHT = 440;
+const FEW_CELLS = 32, MAX_CELL_OF_FEW = 68; // pools of a textbook
+const PHONE = 480, MAX_CELL_OF_PHONE = 28, MAX_HEIGHT_OF_PHONE = 350;
+const FADED = 0.28; // opacity of all others when a request is chosen
+const EVERY = 8; // columns are a multiple of it, so that addresses can be counted
+const LABEL_PX = 15, INDEX_PX = 26; // from which size a cell has a number, and its logical block
 
 class Grid {
   constructor(canvas, pool) {
@@ -16,14 +21,10 @@ class Grid {
 
   layout(width, palette) {
     const { numCells } = this.pool;
-    let size = Math.min(MAX_CELL, Math.floor(Math.sqrt((width * MAX_HEIGHT) / numCells)));
-    size = Math.max(MIN_CELL, size);
-    let columns = Math.max(1, Math.floor(width / size));
-    if (columns >= 8) columns -= columns % (columns >= 64 ? 16 : 4);
-    if (numCells <= 1024) columns = 2 ** Math.floor(Math.log2(columns));
-    this.columns = Math.min(columns, numCells);
-    this.size = Math.min(MAX_CELL, Math.floor(width / this.columns));
-    this.rows = Math.ceil(numCells / this.columns);
+    const [size, columns] = shape(width, numCells);
+    this.size = size;
+    this.columns = columns;
+    this.rows = Math.ceil(numCells / columns);
     this.gap = this.size >= 12 ? 2 : this.size >= 4 ? 1 : 0;
     this.palette = palette;
     const pixels = palette.ratio;
@@ -86,9 +87,7 @@ class Grid {
     const width = Math.max(1, (to - from) * scale - (goesOn ? 0 : gap));
     if (d.state === "free") { this.drawFree(x, y, (to - from) * scale); return; }
     const owner = this.palette.owner(d.request);
-    if (this.selected !== null && d.request !== this.selected && !this.mine.has(d.first)) {
-      context.globalAlpha = 0.22;
-    }
+    if (this.isFaded(d.request, d.first)) context.globalAlpha = FADED;
     const writtenTo = Math.min(to, d.first + d.written);
     const reservedTo = Math.min(to, d.first + d.written + d.reserved);
     const solid = d.state === "cached" ? owner.dots : owner.solid;
@@ -105,14 +104,15 @@ class Grid {
       if (reservedTo > from) paint(reservedTo, owner.hatch);
       paint(to, owner.cross);
     }
-    this.decorate(d, from, [x, y, width, height]);
+    const solidTo = d.state === "held" ? x + (writtenTo - from) * scale : x;
+    this.decorate(d, from, [x, y, width, height], solidTo);
     context.globalAlpha = 1;
   }
 
   // Outline if shared, and what tells owners apart beside colour: a number, or a mark.
-  decorate(d, from, [x, y, width, height]) {
+  decorate(d, from, [x, y, width, height], solidTo) {
     const { context } = this;
-    const isFirst = from === d.first, isRowStart = this.cellOf(from) % this.columns === 0;
+    const isFirst = from === d.first;
     if (d.refs > 1) {
       context.strokeStyle = this.palette.ink;
       context.lineWidth = this.size >= 14 ? 2 : 1;
@@ -122,27 +122,40 @@ class Grid {
       context.fillStyle = this.palette.owner(d.request).solid;
       context.fillRect(x, y, 1.5, height);
     }
-    if (d.request < 0 || !(isFirst || isRowStart)) return;
-    if (this.size >= 15 && this.label(d, x, y, width, height)) return;
+    if (d.request < 0 || !this.isLabelled(d, from)) return;
+    if (this.size >= LABEL_PX && this.label(d, [x, y, width, height], solidTo)) return;
     this.drawMark(d, x, y, Math.min(width, this.size), height);
   }
 
-  label(d, x, y, width, height) {
-    const { context, size } = this;
-    const fontSize = Math.max(8, Math.min(13, size * 0.4));
-    context.font = `600 ${fontSize}px ui-sans-serif, system-ui, sans-serif`;
-    const room = this.pool.run.blockSize === null ? this.size * 1.6 : width - 2;
-    const whole = `${d.request}:${d.index}`, short = `${d.request}`;
-    const fits = (text) => context.measureText(text).width <= room;
-    const isBlock = this.pool.run.blockSize !== null && d.index >= 0;
-    const text = isBlock && size >= 26 && fits(whole) ? whole : fits(short) ? short : null;
-    if (text === null) return false;
-    const isShared = d.refs > 1 && size >= 24;
-    const isSolid = d.state !== "cached" && d.written * (size / this.pool.cellSlots) > width * 0.8;
-    this.write(text, x + width / 2, y + height * (isShared ? 0.36 : 0.54), d, isSolid);
+  // Whether a piece says in this cell whose it is: in each row of cells it begins in or reaches,
+  // where there is room.
+  isLabelled(d, from) {
+    const cell = this.cellOf(from), first = this.cellOf(d.first);
+    if (this.pool.run.blockSize !== null) return from === d.first || cell % this.columns === 0;
+    if (cell !== first && cell % this.columns === 0) return true;
+    const room = ((first + 1) * this.pool.cellSlots - d.first) * (this.size / this.pool.cellSlots);
+    return cell === first + (room < LABEL_PX ? 1 : 0);
+  }
+
+  label(d, [x, y, width, height], solidTo) {
+    const { context, size } = this, { run } = this.pool;
+    const owner = run.hasForks ? `${d.request}.${d.sequence}` : `${d.request}`;
+    const hasIndex = run.blockSize !== null && d.index >= 0 && size >= INDEX_PX;
+    const tries = [...(hasIndex ? [[`${owner}:${d.index}`, 1], [`${owner}:${d.index}`, 0.8]] : []),
+      [owner, 1], [`${d.request}`, 0.85]];
+    const largest = Math.max(8, Math.min(16, size * 0.36));
+    const fitting = tries.find(([text, scale]) => {
+      context.font = `600 ${largest * scale}px ui-sans-serif, system-ui, sans-serif`;
+      return context.measureText(text).width <= width - 3;
+    });
+    if (!fitting) return false;
+    const [text] = fitting, middle = x + width / 2;
+    const isSolid = solidTo >= middle + context.measureText(text).width / 2;
+    const isShared = d.refs > 1 && size >= INDEX_PX;
+    this.write(text, middle, y + height * (isShared ? 0.36 : 0.54), d, isSolid);
     if (isShared) {
-      context.font = `700 ${fontSize * 0.85}px ui-sans-serif, system-ui, sans-serif`;
-      this.write(`×${d.refs}`, x + width / 2, y + height * 0.76, d, isSolid);
+      context.font = `700 ${largest * 0.85}px ui-sans-serif, system-ui, sans-serif`;
+      this.write(`×${d.refs}`, middle, y + height * 0.74, d, isSolid);
     }
     return true;
   }
@@ -190,9 +203,17 @@ class Grid {
     return { cell, slot: Math.min(this.pool.numSlots - 1, cell * this.pool.cellSlots + within) };
   }
 
-  select(request) {
-    this.selected = request;
-    this.pool.markAll();
+  // Show the request chosen (null: none), which holds pieces at these slots: all others fade,
+  // unless it holds nothing.
+  select(request, firstSlots) {
+    this.mine = new Set(firstSlots);
+    const shown = this.mine.size ? request : null;
+    if (shown !== this.selected) this.pool.markAll();
+    this.selected = shown;
+  }
+
+  isFaded(request, first) {
+    return this.selected !== null && request !== this.selected && !this.mine.has(first);
   }
 
   setCursor(cell) {
@@ -205,4 +226,21 @@ class Grid {
 
 function isUnusable(state) {
   return state !== "held" && state !== "cached" && state !== "free";
+}
+
+// Size and columns of cells: as large as they may be, so that the grid is not higher than allowed.
+function shape(width, numCells) {
+  const isPhone = width < PHONE;
+  const largest = numCells <= FEW_CELLS ? MAX_CELL_OF_FEW : isPhone ? MAX_CELL_OF_PHONE : MAX_CELL;
+  const columnsOf = (size) => {
+    const fit = Math.max(1, Math.floor(width / size));
+    return Math.min(numCells, fit > EVERY ? fit - (fit % EVERY) : fit);
+  };
+  for (let size = largest; size > MIN_CELL; size--) {
+    const height = Math.ceil(numCells / columnsOf(size)) * size;
+    if (height <= (isPhone ? MAX_HEIGHT_OF_PHONE : MAX_HEIGHT)) {
+      return [Math.max(size, Math.min(largest, Math.floor(width / columnsOf(size)))), columnsOf(size)];
+    }
+  }
+  return [MIN_CELL, columnsOf(MIN_CELL)];
 }

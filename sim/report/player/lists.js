@@ -1,7 +1,7 @@
 // Lists: who runs, who waits, and the block table of one request. All text is set as text, so
 // that names from a trace or a YAML file can be anything.
 
-const MAX_CHIPS = 36, MAX_ROWS = 200;
+const MAX_CHIPS = 24, MAX_ROWS = 200;
 const WAITING_PHASES = new Set(["queued", "preempted", "swapped"]);
 
 function element(tag, attributes = {}, ...children) {
@@ -107,7 +107,7 @@ class BlockTable {
     const many = new Set(rows.map((r) => r.sequence)).size > 1;
     const isBlocks = this.run.blockSize !== null;
     const heads = [...(many ? ["sequence"] : []), ...(isBlocks ? ["logical", "physical"] : ["slots"]),
-      "written", "shared by"];
+      "written", "shared"];
     const body = rows.slice(0, MAX_ROWS).map((r) => this.row(r, many, isBlocks));
     const shown = rows.length > MAX_ROWS ? `the first ${MAX_ROWS} of ${count(rows.length)}` : "";
     const table = rows.length

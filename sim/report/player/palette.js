@@ -15,7 +15,7 @@ class Palette {
     this.ink = get("--kvp-ink");
     this.line = get("--kvp-line");
     this.other = get("--kvp-external");
-    this.nobody = get("--kvp-cached");
+    this.nobody = get("--kvp-nobody");
     this.terms = Object.fromEntries(TERMS.map((t) => [t, get(`--kvp-${t}`)]));
     this.ratio = ratio;
     this.owners = new Map();

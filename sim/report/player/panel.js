@@ -63,7 +63,8 @@ class Panel {
     this.root.replaceChildren(
       element("header", {}, title, element("small", {}, size)),
       this.numbers, element("div", { class: "kvp-map" }, this.canvas, this.tip),
-      this.bar, this.terms, this.track, sampled,
+      this.bar, this.terms, this.track,
+      element("p", { class: "kvp-hint" }, "The whole run: drag to any moment."), sampled,
       element("div", { class: "kvp-below" },
         element("div", {}, this.running.root, this.waiting.root), this.table.root));
   }
@@ -183,7 +184,7 @@ class Panel {
     this.pool.seek(shown);
     const { selected } = this.player;
     this.held = selected === null ? [] : this.blockTables.at(selected, shown);
-    this.grid.mine = new Set(this.held.filter((h) => h.state !== "host").map((h) => h.first));
+    this.grid.select(selected, this.held.filter((h) => h.state !== "host").map((h) => h.first));
     this.drawn = this.grid.draw();
     this.timeline.move(time);
     const now = this.now(at, shown);

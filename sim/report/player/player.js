@@ -122,7 +122,6 @@ class Player {
 
   select(request) {
     this.selected = request === this.selected ? null : request;
-    for (const panel of this.panels) panel.grid.select(this.selected);
     this.render(true);
   }
 

@@ -117,11 +117,12 @@ def choose(recordings: Sequence[Recording], limit: int) -> list[Recording]:
 
 def first_pair(recordings: Sequence[Recording]) -> list[int]:
     """Which are shown at first: memory without blocks beside memory in blocks if both are there."""
-    ranges = [i for i, r in enumerate(recordings) if r.block_size is None]
-    blocks = [i for i, r in enumerate(recordings) if r.block_size is not None]
+    busy = [i for i, r in enumerate(recordings) if len(r.iterations)]
+    ranges = [i for i in busy if recordings[i].block_size is None]
+    blocks = [i for i in busy if recordings[i].block_size is not None]
     if ranges and blocks:
         return [ranges[0], blocks[0]]
-    return list(range(min(2, len(recordings))))
+    return (busy or list(range(len(recordings))))[:2]
 
 
 def state_at(recording: Recording, time_s: float) -> IntArray:

@@ -12,11 +12,11 @@ from typing import Any
 from sim.report.player.packing import pack, packed_bytes
 from sim.report.player.recordings import Recording, by_replica, cell_slots, choose, first_pair
 from sim.report.player.sampling import sample
-from sim.report.player.still import moments, patterns, still
+from sim.report.player.still import OWNERS, moments, patterns, still
 
 HERE = Path(__file__).parent
-SCRIPTS = ("unpack", "pool", "pool_sums", "tables", "palette", "grid", "tiny", "timeline", "lists", "panel",
-           "controls", "player", "main")  # fmt: skip
+SCRIPTS = ("unpack", "pool", "pool_sums", "tables", "palette", "grid", "tiny", "timeline", "lists",
+           "panel", "controls", "player", "main")  # fmt: skip
 MAX_RUNS = 6
 MAX_BYTES = 2_000_000  # of all packed recordings of a section
 FEWEST_MOMENTS = 50
@@ -37,12 +37,13 @@ def player_section(
     chosen = choose(pools, max_runs)
     cells = cell_slots(chosen)
     bounded = [_bounded(pool, max_bytes // len(chosen)) for pool in chosen]
-    runs = [{**pack(pool), "cellSlots": cell} for pool, cell in zip(bounded, cells, strict=True)]
+    runs = [{**run, "cellSlots": cell} for (_, run), cell in zip(bounded, cells, strict=True)]
+    kept = [pool for pool, _ in bounded]
     shown = first_pair(chosen)
     data = _json({"runs": runs, "shown": shown})
     name = "kvp" + hashlib.sha256(data.encode()).hexdigest()[:8]
-    times = moments(bounded[shown[-1]])
-    pictures = [still(bounded[i], cells[i], time, name) for time in times for i in shown]
+    times = moments(kept[shown[-1]])
+    pictures = [still(kept[i], cells[i], time, name) for time in times for i in shown]
     return "\n".join(
         [
             '<section class="kvp" aria-label="Block map">',
@@ -52,7 +53,7 @@ def player_section(
             '<div class="kvp-app" hidden></div>',
             '<p class="kvp-failed" hidden></p>',
             f'<div class="kvp-stills">{_NOSCRIPT}{"".join(pictures)}</div>',
-            f'<p class="kvp-notes">{" ".join(_notes(pools, chosen, bounded))}</p>',
+            f'<p class="kvp-notes">{" ".join(_notes(pools, chosen, kept))}</p>',
             f'<script type="application/json" class="kvp-data">{data}</script>',
             f"<script>(() => {{\n{script()}}})();</script>",
             "</section>",
@@ -70,13 +71,14 @@ def _source(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
-def _bounded(recording: Recording, max_bytes: int) -> Recording:
-    """The recording, or as many of its moments as max_bytes hold."""
-    bounded, num_moments = recording, len(recording.iterations)
-    while (size := packed_bytes(pack(bounded))) > max_bytes and num_moments > FEWEST_MOMENTS:
+def _bounded(recording: Recording, max_bytes: int) -> tuple[Recording, dict[str, Any]]:
+    """The recording, or as many of its moments as max_bytes hold; and packed."""
+    bounded, packed, num_moments = recording, pack(recording), len(recording.iterations)
+    while (size := packed_bytes(packed)) > max_bytes and num_moments > FEWEST_MOMENTS:
         num_moments = max(FEWEST_MOMENTS, int(num_moments * min(0.7, 0.9 * max_bytes / size)))
         bounded = sample(recording, num_moments)
-    return bounded
+        packed = pack(bounded)
+    return bounded, packed
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -129,7 +131,7 @@ def _legend(name: str) -> str:
         item(box(f'fill="url(#{name}h1)"'), "reserved: will be written"),
         item(box(f'fill="url(#{name}x5)"'), "internal waste: never will"),
         item(box(outlined), "shared; ×n is its reference count"),
-        item(box(f'fill="url(#{name}d2)"'), "cached: held by nobody, findable"),
+        item(box(f'fill="url(#{name}d{len(OWNERS)})"'), "cached: held by nobody, findable"),
         item(box('fill="none" stroke="var(--kvp-soft)"'), "free"),
         item(box('fill="var(--kvp-external)"'), "unusable (external)"),
     ]

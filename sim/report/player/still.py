@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from sim.report.player.recordings import Recording, state_at, unit_slots
+from sim.report.player.recordings import IntArray, Recording, state_at, unit_slots
 
 # Okabe and Ito's colours in the order of palette.js: (written, what is readable on it)
 OWNERS = (
@@ -16,10 +17,22 @@ OWNERS = (
     ("#56B4E9", "#111"), ("#D55E00", "#fff"), ("#B8A400", "#111"),
 )  # fmt: skip
 MAX_STILL_CELLS = 1024
+NOBODY = "#5e827b"  # what is cached and held by no request
 CELL, GAP, WIDE = 20, 2, 32  # pixels of a cell, between cells; cells a row
 NUM_MOMENTS = 3
 
 Piece = tuple[int, int, int]  # from slot, to slot, row of the event or -1
+
+
+class Known(NamedTuple):
+    """What an event says, as the pictures need it."""
+
+    state: str
+    start_slot: int
+    num_written: int
+    num_reserved: int
+    request: int
+    ref_count: int
 
 
 def moments(recording: Recording) -> list[float]:
@@ -40,7 +53,7 @@ def still(recording: Recording, cell_slots: int, time_s: float, name: str) -> st
     columns = min(WIDE, len(drawn))
     rows = -(-len(drawn) // columns)
     last, unit = state_at(recording, time_s), unit_slots(recording)
-    events = recording.events
+    known = _known(recording.events, last)
     shapes: list[str] = []
     for place, cell in enumerate(drawn):
         x, y = place % columns * CELL, place // columns * CELL
@@ -49,7 +62,7 @@ def still(recording: Recording, cell_slots: int, time_s: float, name: str) -> st
         for piece in _pieces(last, unit, first, end):
             scale = (CELL - GAP) / cell_slots
             left = x + (piece[0] - first) * scale
-            shapes += _shapes(events, piece, (left, y), scale, name)
+            shapes += _shapes(known.get(piece[2]), piece, (left, y), scale, name)
     words = escape(f"{recording.label} at {time_s:.6g} s")
     sampled = f", one of every {every} cells" if every > 1 else ""
     return (
@@ -62,7 +75,7 @@ def still(recording: Recording, cell_slots: int, time_s: float, name: str) -> st
 def patterns(name: str) -> str:
     """The hatches that the pictures of a section use, one for each colour, and the legend's."""
     made = []
-    for i, (color, _) in enumerate(OWNERS):
+    for i, color in enumerate([*(color for color, _ in OWNERS), NOBODY]):
         ground = f'<rect width="6" height="6" fill="{color}" opacity=".2"/>'
         slash = f'<path d="M-1 7L7-1M-1 1L1-1M5 7L7 5" stroke="{color}" stroke-width="1.3"/>'
         cross = f'<path d="M0 0L6 6M0 6L6 0" stroke="{color}" stroke-width=".8"/>'
@@ -76,9 +89,7 @@ def patterns(name: str) -> str:
     return f"<svg {hidden}><defs>{''.join(made)}</defs></svg>"
 
 
-def _pieces(
-    last: np.ndarray[tuple[int], np.dtype[np.int64]], unit: int, first: int, end: int
-) -> Iterator[Piece]:
+def _pieces(last: IntArray, unit: int, first: int, end: int) -> Iterator[Piece]:
     slot = first
     while slot < end:
         row = int(last[slot // unit])
@@ -89,23 +100,33 @@ def _pieces(
         slot = stop
 
 
+def _known(events: pd.DataFrame, last: IntArray) -> dict[int, Known]:
+    """The events that are visible in a picture, by their row."""
+    rows = np.unique(last[last >= 0])
+    visible = events.iloc[rows]
+    numbers = visible[list(Known._fields[1:])].to_numpy(np.int64).tolist()
+    states = visible["state"].astype(str).tolist()
+    return {
+        row: Known(state, *values)
+        for row, state, values in zip(rows.tolist(), states, numbers, strict=True)
+    }
+
+
 def _shapes(
-    events: pd.DataFrame, piece: Piece, at: tuple[float, float], scale: float, name: str
+    known: Known | None, piece: Piece, at: tuple[float, float], scale: float, name: str
 ) -> Iterator[str]:
-    start, stop, row = piece
-    x, y = at
-    state = "free" if row < 0 else str(events["state"].iat[row])
+    (start, stop, _), (x, y) = piece, at
     width, height = (stop - start) * scale, CELL - GAP
-    if state == "free":
+    if known is None or known.state == "free":
         yield _rect(x, y, width, height, 'fill="none" stroke="#9993"')
         return
+    state, first, written, reserved, request, refs = known
     if state not in {"held", "cached"}:
         yield _rect(x, y, width, height, 'fill="#8a8a8a"')
         return
-    numbers = events[["start_slot", "num_written", "num_reserved", "request", "ref_count"]]
-    first, written, reserved, request, refs = numbers.iloc[row].tolist()
-    color, ink = max(request, 0) % len(OWNERS), OWNERS[max(request, 0) % len(OWNERS)][1]
-    solid = f"url(#{name}d{color})" if state == "cached" else OWNERS[color][0]
+    color = request % len(OWNERS) if request >= 0 else len(OWNERS)
+    paint, ink = OWNERS[color] if request >= 0 else (NOBODY, "#fff")
+    solid = f"url(#{name}d{color})" if state == "cached" else paint
     ends = (first + written, first + written + reserved, stop)
     slot = start
     for end, fill in zip(

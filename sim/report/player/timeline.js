@@ -65,7 +65,7 @@ function percent(part, whole) {
 
 // Nanoseconds as seconds, with as many digits as the length of the run asks for.
 function seconds(time, end) {
-  const digits = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(Math.max(1, end) / 1e9))));
+  const digits = Math.max(0, Math.min(6, (end < 1e9 ? 2 : 3) - Math.floor(Math.log10(Math.max(1, end) / 1e9))));
   return `${(time / 1e9).toFixed(digits)} s`;
 }
 

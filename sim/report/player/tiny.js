@@ -69,8 +69,7 @@ class TinyCells {
     if (isUnusable(state)) return this.other;
     const first = events.start[e] * unit, at = slot - first;
     const [solid, faint, reserved, waste, faded] = this.shadesOf(events.request[e]);
-    const { selected, mine } = this.grid;
-    if (selected !== null && events.request[e] !== selected && !mine.has(first)) return faded;
+    if (this.grid.isFaded(events.request[e], first)) return faded;
     if (at < events.written[e]) return state === "cached" ? faint : solid;
     return at < events.written[e] + events.reserved[e] ? reserved : waste;
   }

@@ -53,6 +53,7 @@ async function unpack(packed) {
     run[name] = columns;
     offset += size;
   }
+  run.hasForks = run.events.sequence.some((sequence) => sequence > 0);
   return run;
 }
 
