@@ -6,7 +6,8 @@ const MAX_CELL = 40, MIN_CELL = 2, MAX_HEIGHT = 440;
 const FEW_CELLS = 32, MAX_CELL_OF_FEW = 68; // pools of a textbook
 const PHONE = 480, MAX_CELL_OF_PHONE = 28, MAX_HEIGHT_OF_PHONE = 350;
 const FADED = 0.28; // opacity of all others when a request is chosen
-const EVERY = 8; // columns are a multiple of it, so that addresses can be counted
+const EVERY = 4; // columns are a multiple of it, so that addresses can be counted
+const FILLED = 0.9; // of the width
 const LABEL_PX = 15, INDEX_PX = 26; // from which size a cell has a number, and its logical block
 
 class Grid {
@@ -236,11 +237,11 @@ function shape(width, numCells) {
     const fit = Math.max(1, Math.floor(width / size));
     return Math.min(numCells, fit > EVERY ? fit - (fit % EVERY) : fit);
   };
+  const highest = isPhone ? MAX_HEIGHT_OF_PHONE : MAX_HEIGHT;
   for (let size = largest; size > MIN_CELL; size--) {
-    const height = Math.ceil(numCells / columnsOf(size)) * size;
-    if (height <= (isPhone ? MAX_HEIGHT_OF_PHONE : MAX_HEIGHT)) {
-      return [Math.max(size, Math.min(largest, Math.floor(width / columnsOf(size)))), columnsOf(size)];
-    }
+    const columns = columnsOf(size);
+    const fills = columns === numCells || columns * size >= FILLED * width;
+    if (fills && Math.ceil(numCells / columns) * size <= highest) return [size, columns];
   }
   return [MIN_CELL, columnsOf(MIN_CELL)];
 }
