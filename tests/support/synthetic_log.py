@@ -94,7 +94,7 @@ def synthetic(
     rng = np.random.default_rng(seed)
     pool = Pool(num_slots, size, is_paged)
     rows, now, request = [], 0.0, 0
-    lengths = rng.integers(8, size * 12 if is_paged else size // 2, (num_events, 2))
+    lengths = rng.integers(8, size * 12 if is_paged else size // 2, (num_events + num_slots, 2))
     while len(pool.events) < num_events:
         for running in list(pool.running):
             _, written, final, _ = pool.running[running]

@@ -142,11 +142,12 @@ class Grid {
     const { context, size } = this, { run } = this.pool;
     const owner = run.hasForks ? `${d.request}.${d.sequence}` : `${d.request}`;
     const hasIndex = run.blockSize !== null && d.index >= 0 && size >= INDEX_PX;
-    const tries = [...(hasIndex ? [[`${owner}:${d.index}`, 1], [`${owner}:${d.index}`, 0.8]] : []),
-      [owner, 1], [`${d.request}`, 0.85]];
+    const scale = hasIndex && size < 2 * LABEL_PX + 4 ? 0.82 : 1;
+    const tries = [...(hasIndex ? [[`${owner}:${d.index}`, scale]] : []), [owner, scale],
+      [`${d.request}`, 0.8]];
     const largest = Math.max(8, Math.min(16, size * 0.36));
-    const fitting = tries.find(([text, scale]) => {
-      context.font = `600 ${largest * scale}px ui-sans-serif, system-ui, sans-serif`;
+    const fitting = tries.find(([text, part]) => {
+      context.font = `600 ${largest * part}px ui-sans-serif, system-ui, sans-serif`;
       return context.measureText(text).width <= width - 3;
     });
     if (!fitting) return false;

@@ -61,7 +61,7 @@ class Panel {
       `Sampled: ${count(run.iterations.length)} of ${count(run.recordedMoments)} iterations are kept.`);
     this.root.setAttribute("aria-label", run.label);
     this.root.replaceChildren(
-      element("header", {}, title, element("small", {}, size)),
+      element("div", { class: "kvp-head" }, title, element("small", {}, size)),
       this.numbers, element("div", { class: "kvp-map" }, this.canvas, this.tip),
       this.bar, this.terms, this.track,
       element("p", { class: "kvp-hint" }, "The whole run: drag to any moment."), sampled,

@@ -22,9 +22,10 @@ class Pool {
     this.takeSnapshots(units);
   }
 
-  takeSnapshots(units) {
+  // A snapshot every `every` events, or as many as fit into memory.
+  takeSnapshots(units, every = 256) {
     const count = this.events.length;
-    this.every = Math.max(256, Math.ceil((count * units * 4) / SNAPSHOT_BYTES));
+    this.every = Math.max(every, Math.ceil((count * units * 4) / SNAPSHOT_BYTES));
     this.snapshots = [];
     for (let e = 0; e < count; e++) {
       if (e % this.every === 0) this.snapshots.push(this.last.slice());

@@ -18,6 +18,8 @@ def recordings(folder: Path) -> list[Recording]:
 
     Runs that recorded nothing are left out. Raises ResultsError if a file cannot be read.
     """
+    if not (folder / "summary.csv").is_file():
+        return []  # a search for a capacity has none
     summary = read_table(folder / "summary.csv")
     found = []
     for group in groups(summary):

@@ -42,6 +42,11 @@ class Recording:
     num_moments_recorded: int | None = None
 
     @property
+    def num_rows(self) -> int:
+        """How many changes of the pool and of block tables there are."""
+        return len(self.events) + (0 if self.tables is None else len(self.tables))
+
+    @property
     def end_s(self) -> float:
         """When the last of what was recorded ends."""
         ends = [frame["end_s"].max() for frame in (self.iterations, self.phases) if len(frame)]

@@ -19,13 +19,14 @@ SCRIPTS = ("unpack", "pool", "pool_sums", "tables", "palette", "grid", "tiny", "
            "panel", "controls", "player", "main")  # fmt: skip
 MAX_RUNS = 6
 MAX_BYTES = 2_000_000  # of all packed recordings of a section
+MAX_ROWS = 400_000  # of a recording, packed or not: what a browser replays in a blink
 FEWEST_MOMENTS = 50
 
 
 def player_section(
     recordings: Sequence[Recording], max_bytes: int = MAX_BYTES, max_runs: int = MAX_RUNS
 ) -> str | None:
-    """A self-contained fragment of HTML; None if nothing was recorded.
+    """A self-contained fragment of HTML, without a heading; None if nothing was recorded.
 
     recordings are runs of one experiment, under the same arrivals. At most max_runs of them are
     in it, of every kind of allocator one before a second. Where the packed recordings would be
@@ -46,7 +47,7 @@ def player_section(
     pictures = [still(kept[i], cells[i], time, name) for time in times for i in shown]
     return "\n".join(
         [
-            '<section class="kvp" aria-label="Block map">',
+            '<div class="kvp" role="group" aria-label="Block map">',
             f"<style>{_source('player.css')}</style>",
             _WORDS,
             patterns(name) + _legend(name),
@@ -56,7 +57,7 @@ def player_section(
             f'<p class="kvp-notes">{" ".join(_notes(pools, chosen, kept))}</p>',
             f'<script type="application/json" class="kvp-data">{data}</script>',
             f"<script>(() => {{\n{script()}}})();</script>",
-            "</section>",
+            "</div>",
         ]
     )
 
@@ -73,7 +74,11 @@ def _source(name: str) -> str:
 
 def _bounded(recording: Recording, max_bytes: int) -> tuple[Recording, dict[str, Any]]:
     """The recording, or as many of its moments as max_bytes hold; and packed."""
-    bounded, packed, num_moments = recording, pack(recording), len(recording.iterations)
+    num_moments, num_rows = len(recording.iterations), recording.num_rows
+    if num_rows > MAX_ROWS:
+        num_moments = max(FEWEST_MOMENTS, num_moments * MAX_ROWS // num_rows)
+    bounded = sample(recording, num_moments)
+    packed = pack(bounded)
     while (size := packed_bytes(packed)) > max_bytes and num_moments > FEWEST_MOMENTS:
         num_moments = max(FEWEST_MOMENTS, int(num_moments * min(0.7, 0.9 * max_bytes / size)))
         bounded = sample(recording, num_moments)
@@ -108,10 +113,9 @@ def _notes(
     return notes
 
 
-_WORDS = """<h3>Block map</h3>
-<p class="kvp-intro">The memory pool, cell by cell, while the run goes by. Each request has a colour
-and a number; runs side by side see the same arrivals on the same clock. Point at a cell to see who
-holds it, choose a request to follow it.</p>"""
+_WORDS = """<p class="kvp-intro">The memory pool, cell by cell, while the run goes by. Each
+request has a colour and a number; runs side by side see the same arrivals on the same clock. Point
+at a cell to see who holds it, choose a request to follow it.</p>"""
 
 _NOSCRIPT = """<noscript><p>With JavaScript these pictures move: a player steps through the run,
 plays and scrubs it, shows who holds a block, its logical index, reference count and tokens, the
