@@ -18,9 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from browser import Watched, chromium, why_not, write_page  # noqa: E402
 from synthetic_log import synthetic  # noqa: E402
 
+from browser import Watched, chromium, why_not, write_page  # noqa: E402
 from sim.report.player import player_section  # noqa: E402
 
 NUM_SLOTS, BLOCK_SIZE, NUM_EVENTS = 320_000, 16, 100_000
@@ -45,7 +45,8 @@ FRAMES = """async ([seconds, faster, isScrubbing]) => {
     const frame = (now) => {
       if (last !== null) gaps.push(now - last);
       last = now;
-      if (isScrubbing) player.seek(player.end * ((seed = (seed * 16807) % 2147483647) / 2147483647));
+      seed = (seed * 16807) % 2147483647;
+      if (isScrubbing) player.seek(player.end * (seed / 2147483647));
       else if (!player.playing) { player.time = 0; player.play(); }
       if (now - begin < seconds * 1000) requestAnimationFrame(frame); else done();
     };

@@ -2,6 +2,9 @@
 // no room for hatches, outlines and numbers; shades say what is written, reserved and waste.
 
 const TINY = 6; // cells smaller than this, in CSS pixels
+const FREE = 0, HELD = 1, CACHED = 2, UNUSABLE = 3;
+const SOLID = 0, FAINT = 1, UNWRITTEN = 2, WASTE = 3, FADED_SHADE = 4;
+const SHADES = [1, 0.4, 0.3, 0.14, 0.18]; // how much of the owner's colour
 
 class TinyCells {
   constructor(grid) {
@@ -16,43 +19,44 @@ class TinyCells {
     this.other = pixelOf(palette.other);
     this.pixels.fill(this.paper);
     this.gap = Math.round(gap * palette.ratio);
-    this.shades = new Map();
+    this.codes = Uint8Array.from(this.pool.run.states, codeOf);
+    this.shades = []; // of each owner's colour, the last for nobody: SOLID to FADED_SHADE
+    for (let i = 0; i <= OWNER_COLORS.length; i++) {
+      const { solid } = palette.owner(i < OWNER_COLORS.length ? i : -1);
+      this.shades.push(Uint32Array.from(SHADES, (share) => pixelOf(mix(solid, palette.paper, share))));
+    }
+    const edge = (_, n) => Math.round(n * grid.size * palette.ratio);
+    this.edges = Int32Array.from({ length: Math.max(grid.columns, grid.rows) + 1 }, edge);
   }
 
   draw(cells) {
+    const { columns } = this.grid, { edges } = this;
     let top = Infinity, bottom = 0;
     for (const cell of cells) {
-      const row = Math.floor(cell / this.grid.columns);
-      const [from, to] = [this.edge(row), this.edge(row + 1)];
-      this.drawCell(cell, from, to);
-      if (from < top) top = from;
-      if (to > bottom) bottom = to;
+      const row = Math.floor(cell / columns);
+      this.drawCell(cell, edges[row], edges[row + 1]);
+      if (edges[row] < top) top = edges[row];
+      if (edges[row + 1] > bottom) bottom = edges[row + 1];
     }
     if (bottom > top) {
       this.grid.context.putImageData(this.image, 0, 0, 0, top, this.image.width, bottom - top);
     }
   }
 
-  edge(n) {
-    return Math.round(n * this.grid.size * this.grid.palette.ratio);
-  }
-
   drawCell(cell, top, bottom) {
-    const { grid, pool, pixels, gap } = this;
+    const { grid, pool, pixels, gap, edges, paper } = this;
     const column = cell % grid.columns, { width } = this.image;
-    const left = this.edge(column), right = Math.min(width, this.edge(column + 1));
+    const left = edges[column], right = Math.min(width, edges[column + 1]);
     const first = cell * pool.cellSlots, each = pool.cellSlots / (right - left);
     const isLast = column === grid.columns - 1;
     for (let x = left; x < right; x++) {
       const slot = Math.min(pool.numSlots - 1, first + Math.floor((x - left + 0.5) * each));
       const e = pool.last[Math.floor(slot / pool.unit)];
       const isGap = x >= right - gap && (isLast || !this.goesOn(e, first + pool.cellSlots));
-      const color = isGap ? this.paper : this.color(e, slot);
-      const isShared = !isGap && e !== NOTHING && pool.events.refs[e] > 1;
-      for (let y = top; y < bottom; y++) {
-        pixels[y * width + x] = y >= bottom - gap ? this.paper : color;
-      }
-      if (isShared) pixels[top * width + x] = this.ink;
+      const color = isGap ? paper : this.color(e, slot);
+      for (let y = top; y < bottom - gap; y++) pixels[y * width + x] = color;
+      for (let y = bottom - gap; y < bottom; y++) pixels[y * width + x] = paper;
+      if (!isGap && e !== NOTHING && pool.events.refs[e] > 1) pixels[top * width + x] = this.ink;
     }
   }
 
@@ -63,27 +67,19 @@ class TinyCells {
 
   color(e, slot) {
     if (e === NOTHING) return this.free;
-    const { events, unit, run } = this.pool;
-    const state = run.states[events.state[e]];
-    if (state === "free") return this.free;
-    if (isUnusable(state)) return this.other;
-    const first = events.start[e] * unit, at = slot - first;
-    const [solid, faint, reserved, waste, faded] = this.shadesOf(events.request[e]);
-    if (this.grid.isFaded(events.request[e], first)) return faded;
-    if (at < events.written[e]) return state === "cached" ? faint : solid;
-    return at < events.written[e] + events.reserved[e] ? reserved : waste;
+    const { events, unit } = this.pool, code = this.codes[events.state[e]];
+    if (code === FREE) return this.free;
+    if (code === UNUSABLE) return this.other;
+    const first = events.start[e] * unit, at = slot - first, request = events.request[e];
+    const shades = this.shades[request < 0 ? OWNER_COLORS.length : request % OWNER_COLORS.length];
+    if (this.grid.isFaded(request, first)) return shades[FADED_SHADE];
+    if (at < events.written[e]) return shades[code === CACHED ? FAINT : SOLID];
+    return shades[at < events.written[e] + events.reserved[e] ? UNWRITTEN : WASTE];
   }
+}
 
-  shadesOf(request) {
-    const key = request < 0 ? -1 : request % OWNER_COLORS.length;
-    let shades = this.shades.get(key);
-    if (!shades) {
-      const { palette } = this.grid, { solid } = palette.owner(request);
-      shades = [1, 0.4, 0.3, 0.14, 0.18].map((share) => pixelOf(mix(solid, palette.paper, share)));
-      this.shades.set(key, shades);
-    }
-    return shades;
-  }
+function codeOf(state) {
+  return state === "free" ? FREE : state === "cached" ? CACHED : isUnusable(state) ? UNUSABLE : HELD;
 }
 
 // A colour, "#rrggbb" or "rgb(r g b)", as one number of an image's pixels.

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import Watched, chromium, why_not, write_page
-from player_runs import examples, slots_at, tables_at
 from synthetic_log import synthetic
 
+from browser import Watched, chromium, why_not, write_page
+from player_runs import examples, slots_at, tables_at
 from sim.report.player import Recording, player_section
 from sim.report.player.sampling import sample
 
@@ -121,8 +121,8 @@ def test_playing_moves_to_the_end_and_stops(opened: Watched) -> None:
 def test_keys_do_what_the_page_says(opened: Watched) -> None:
     page = opened.page
     page.focus(".kvp-slider")
-    for key, expected in (("Home", "0"), ("End", "p.end"), ("Home", "0"), ("ArrowRight", "p.moments[1]"),
-                          ("ArrowLeft", "0")):  # fmt: skip
+    moves = {"End": "p.end", "Home": "0", "ArrowRight": "p.moments[1]", "ArrowLeft": "0"}
+    for key, expected in moves.items():
         page.keyboard.press(key)
         assert get(opened, f"p.time === {expected}"), key
     speed = get(opened, "p.speedIndex")
@@ -231,7 +231,7 @@ def test_reduced_motion_moves_in_few_frames(browser: Any, address: str) -> None:
 
 
 def test_a_large_pool_is_drawn_in_pixels(browser: Any, tmp_path: Any) -> None:
-    recording = synthetic(320_000, 16, 4000, is_paged=True)
+    recording = synthetic(320_000, 16, 24_000, is_paged=True)
     watched = Watched(browser, write_page(tmp_path, player_section([recording])))
     assert get(watched, "p.panels[0].grid.tiny !== null && p.panels[0].pool.numCells === 20000")
     assert get(watched, "(p.step(1), p.panels[0].drawn > 0)")

@@ -8,9 +8,9 @@ import zlib
 import numpy as np
 import pandas as pd
 import pytest
-from player_runs import examples, slots_at, tables_at
 from synthetic_log import synthetic
 
+from player_runs import examples, slots_at, tables_at
 from sim.report.player.packing import TERMS, pack
 from sim.report.player.recordings import cell_slots, choose, first_pair, unit_slots
 from sim.report.player.sampling import sample
@@ -75,7 +75,8 @@ def test_the_unit_divides_all_pieces_but_the_end_of_the_pool() -> None:
 def test_a_sampled_run_is_exact_at_the_moments_that_are_kept() -> None:
     for recording in examples(["contiguous", "paged_cow", "prefix", "radix"]):
         sampled = sample(recording, 7)
-        assert len(sampled.iterations) == 7 and len(sampled.events) < len(recording.events)
+        assert len(sampled.iterations) == 7
+        assert len(sampled.events) < len(recording.events)
         assert sampled.num_moments_recorded == len(recording.iterations)
         for time_s in sampled.iterations["start_s"]:
             assert slots_at(sampled, time_s) == slots_at(recording, time_s)
