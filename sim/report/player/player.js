@@ -4,6 +4,10 @@ const SPEEDS = [];
 for (let power = -6; power <= 3; power++) for (const step of [1, 2, 5]) SPEEDS.push(step * 10 ** power);
 const LISTS_EVERY_MS = 125, CALM_FRAME_MS = 300, MAX_FRAME_MS = 100;
 
+const KEYS = "Keys: space plays and pauses, ← and → step by iteration, Page Up and Page Down by many, "
+  + "Home and End go to the ends, + and − change the speed. In a map the arrow keys move between "
+  + "cells, Enter chooses the owner, Escape lets go.";
+
 class Player {
   constructor(root, runs, shown) {
     Object.assign(this, { root, runs, playing: false, selected: null, isFresh: true });
@@ -13,7 +17,8 @@ class Player {
     this.panels = shown.map((index) => new Panel(this, runs, index));
     this.live = element("p", { class: "kvp-hidden", "aria-live": "polite" });
     root.replaceChildren(this.controls.root,
-      element("div", { class: "kvp-panels" }, ...this.panels.map((p) => p.root)), this.live);
+      element("div", { class: "kvp-panels" }, ...this.panels.map((p) => p.root)),
+      element("p", { class: "kvp-notes" }, KEYS), this.live);
     root.tabIndex = -1;
     root.addEventListener("keydown", (event) => this.onKey(event));
     this.findMoments();

@@ -54,7 +54,7 @@ def player_section(
             '<div class="kvp-app" hidden></div>',
             '<p class="kvp-failed" hidden></p>',
             f'<div class="kvp-stills">{_NOSCRIPT}{"".join(pictures)}</div>',
-            f'<p class="kvp-notes">{" ".join(_notes(pools, chosen, kept))}</p>',
+            *(f'<p class="kvp-notes">{note}</p>' for note in _notes(pools, chosen, kept)),
             f'<script type="application/json" class="kvp-data">{data}</script>',
             f"<script>(() => {{\n{script()}}})();</script>",
             "</div>",
@@ -105,11 +105,6 @@ def _notes(
             f"{whose} sampled to keep the page small: at the moments that are kept the state is"
             " exact, and it is shown until the next one."
         )
-    notes.append(
-        "Keys: space plays and pauses, ← and → step by iteration, Page Up and Down by more, Home"
-        " and End go to the ends, + and − change the speed. In a map the arrow keys move between"
-        " cells, Enter chooses the owner, Escape lets go."
-    )
     return notes
 
 
