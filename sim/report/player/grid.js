@@ -233,7 +233,8 @@ function isUnusable(state) {
 // Size and columns of cells: as large as they may be, so that the grid is not higher than allowed.
 function shape(width, numCells) {
   const isPhone = width < PHONE;
-  const largest = numCells <= FEW_CELLS ? MAX_CELL_OF_FEW : isPhone ? MAX_CELL_OF_PHONE : MAX_CELL;
+  const ofFew = Math.min(MAX_CELL_OF_FEW, Math.floor(width / Math.min(numCells, 2 * EVERY)));
+  const largest = numCells <= FEW_CELLS ? ofFew : isPhone ? MAX_CELL_OF_PHONE : MAX_CELL;
   const columnsOf = (size) => {
     const fit = Math.max(1, Math.floor(width / size));
     return Math.min(numCells, fit > EVERY ? fit - (fit % EVERY) : fit);
