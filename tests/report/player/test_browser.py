@@ -234,7 +234,7 @@ def test_a_large_pool_is_drawn_in_pixels(browser: Any, tmp_path: Any) -> None:
     recording = synthetic(320_000, 16, 24_000, is_paged=True)
     watched = Watched(browser, write_page(tmp_path, player_section([recording])))
     assert get(watched, "p.panels[0].grid.tiny !== null && p.panels[0].pool.numCells === 20000")
-    assert get(watched, "(p.step(1), p.panels[0].drawn > 0)")
+    assert get(watched, "(p.seek(0), p.step(1), p.panels[0].drawn > 0)")
     watched.page.close()
     assert watched.complaints == []
 
