@@ -18,10 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from synthetic_log import synthetic  # noqa: E402
-
 from browser import Watched, chromium, why_not, write_page  # noqa: E402
 from sim.report.player import player_section  # noqa: E402
+from synthetic_log import synthetic  # noqa: E402
 
 NUM_SLOTS, BLOCK_SIZE, NUM_EVENTS = 320_000, 16, 100_000
 SECONDS = 5

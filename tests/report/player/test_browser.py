@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_log import synthetic
 
 from browser import Watched, chromium, why_not, write_page
 from player_runs import examples, slots_at, tables_at
 from sim.report.player import Recording, player_section
 from sim.report.player.sampling import sample
+from synthetic_log import synthetic
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 

@@ -8,12 +8,12 @@ import zlib
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_log import synthetic
 
 from player_runs import examples, slots_at, tables_at
 from sim.report.player.packing import TERMS, pack
 from sim.report.player.recordings import cell_slots, choose, first_pair, unit_slots
 from sim.report.player.sampling import sample
+from synthetic_log import synthetic
 
 TYPES = {"i8": "<i1", "i16": "<i2", "i32": "<i4", "f64": "<f8"}
 

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
-from synthetic_log import synthetic
 
 from sim.report.player import player_section, recordings
 from sim.report.player.section import HERE, SCRIPTS, script
+from synthetic_log import synthetic
 
 HOSTILE = '</script><img src=x onerror="alert(1)">&<!-- \u202e\u2028'
 
