@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from recordings import State, record_example
+
 from sim.report.player import Recording
 from sleep_examples import Example, choose_example
 
