@@ -18,11 +18,11 @@ function element(tag, attributes = {}, ...children) {
 // The phase every request is in at a time, in the order in which the phases began. Of several
 // sequences of a request the one that has been in its phase for longest counts.
 function phasesAt(run, time) {
-  const { start, length, request, phase } = run.phases;
+  const { start, lasts, request, phase } = run.phases;
   const until = countUpTo(start, time);
   const now = new Map();
   for (let i = 0; i < until; i++) {
-    if (start[i] + length[i] > time && !now.has(request[i])) {
+    if (start[i] + lasts[i] > time && !now.has(request[i])) {
       now.set(request[i], { request: request[i], phase: run.phaseNames[phase[i]] });
     }
   }
@@ -31,13 +31,13 @@ function phasesAt(run, time) {
 
 // The phase of one request, in words.
 function whereabouts(run, request, time, end) {
-  const { start, length, request: who, phase } = run.phases;
+  const { start, lasts, request: who, phase } = run.phases;
   let first = -1, now = -1, until = 0;
   for (let i = 0; i < start.length; i++) {
     if (who[i] !== request) continue;
     if (first < 0) first = i;
-    if (now < 0 && start[i] <= time && start[i] + length[i] > time) now = i;
-    until = Math.max(until, start[i] + length[i]);
+    if (now < 0 && start[i] <= time && start[i] + lasts[i] > time) now = i;
+    until = Math.max(until, start[i] + lasts[i]);
   }
   if (first < 0) return "not in this recording";
   if (now >= 0) return `${run.phaseNames[phase[now]]} since ${seconds(start[now], end)}`;

@@ -88,7 +88,7 @@ def _iterations(recording: Recording) -> list[Column]:
     ]
     return [
         ("start", "delta", start),
-        ("length", "delta", _nanoseconds(table["end_s"]) - start),
+        ("lasts", "delta", _nanoseconds(table["end_s"]) - start),
         *((name, "delta", _ints(table[column])) for name, column in names),
     ]
 
@@ -99,7 +99,7 @@ def _phases(recording: Recording) -> list[Column]:
     codes = table["phase"].astype(str).map({phase: i for i, phase in enumerate(PHASES)})
     return [
         ("start", "delta", start),
-        ("length", "plain", _nanoseconds(table["end_s"]) - start),
+        ("lasts", "plain", _nanoseconds(table["end_s"]) - start),
         ("request", "delta", _ints(table["request"])),
         ("phase", "plain", _ints(codes)),
     ]

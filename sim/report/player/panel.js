@@ -222,7 +222,7 @@ class Panel {
   // The iteration that runs at a time; between iterations the terms are counted from the pool.
   now(at, time) {
     const table = this.run.iterations;
-    const isIdle = at < 0 || time >= table.start[at] + table.length[at];
+    const isIdle = at < 0 || time >= table.start[at] + table.lasts[at];
     if (isIdle) return { isIdle, running: 0, waiting: 0, terms: this.pool.terms(), iteration: at };
     const terms = Object.fromEntries(TERMS.map((term) => [term, table[term][at]]));
     return { isIdle, running: table.running[at], waiting: table.waiting[at], terms, iteration: at };

@@ -34,7 +34,7 @@ class Timeline {
 
   column(context, palette, x, height, at, from) {
     const { iterations, numSlots } = this.run;
-    const isIdle = from === at && iterations.start[at] + iterations.length[at] < (x / this.width) * this.end;
+    const isIdle = from === at && iterations.start[at] + iterations.lasts[at] < (x / this.width) * this.end;
     let bottom = height;
     for (const term of TERMS) {
       if (term === "free" || (isIdle && term !== "cached")) continue;

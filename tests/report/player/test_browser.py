@@ -79,6 +79,8 @@ def test_the_page_knows_of_every_slot_what_the_events_say(browser: Any, tmp_path
             assert slots == slots_at(recording, time_s), (recording.label, time_s)
             expected = [list(row) for row in tables_at(recording, request, time_s)]
             assert table == expected, (recording.label, time_s)
+    said = watched.page.locator(".kvp-panel").nth(0).locator(".kvp-sampled").inner_text()
+    assert said == f"Sampled: 9 of {len(recordings[2].iterations)} iterations are kept."
     watched.page.close()
     assert watched.complaints == []
 

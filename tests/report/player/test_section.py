@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
+from command import SMALL, kvsim
 from sim.report.player import player_section, recordings
 from sim.report.player.section import HERE, SCRIPTS, script
 from synthetic_log import synthetic
@@ -37,6 +38,22 @@ def test_a_folder_without_recordings_has_none(tmp_path: Path) -> None:
     assert recordings(tmp_path) == []
     pd.DataFrame({"run": ["a"], "allocator": ["paged"]}).to_csv(tmp_path / "summary.csv")
     assert recordings(tmp_path) == []
+
+
+def test_recordings_of_a_run_experiment_are_read(tmp_path: Path) -> None:
+    """What kvsim run has written, with the labels of figures and the sizes of its blocks."""
+    text = SMALL.replace("figures: [waste]", "record: blocks")
+    (tmp_path / "small.yaml").write_text(text)
+    made = kvsim("run", "small.yaml", "--out", "out", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    found = recordings(tmp_path / "out" / "small")
+    assert [(r.allocator, r.block_size, r.num_slots) for r in found] == [
+        ("contiguous", None, 160),
+        ("paged", 16, 160),
+    ]
+    assert all(r.num_moments_recorded is None and len(r.events) for r in found)
+    fragment = player_section(found)
+    assert [run["cellSlots"] for run in data_of(fragment)["runs"]] == [16, 16]
 
 
 def test_a_hostile_label_stays_text(pair: list) -> None:
