@@ -21,9 +21,15 @@ def recordings(folder: Path) -> list[Recording]:
     if not (folder / "summary.csv").is_file():
         return []  # a search for a capacity has none
     summary = read_table(folder / "summary.csv")
+    if "run" not in summary:
+        return []
+    runs = folder / "runs"
+    there = {path.name for path in runs.iterdir()} if runs.is_dir() else set()
     found = []
     for group in groups(summary):
-        run = folder / "runs" / group.first_run
+        if group.first_run not in there:
+            continue  # a name that leads elsewhere, or is none of a folder, neither
+        run = runs / group.first_run
         if all((run / f"{name}.parquet").is_file() for name in NAMES):
             found.append(_recording(run, group.label, group.runs.iloc[0]))
     return found
