@@ -25,7 +25,6 @@ NAV: dict[str, list[str]] = {
         "docs/guides/sizing.md",
         "docs/guides/policy.md",
         "docs/guides/paper.md",
-        "docs/notebooks.md",
     ],
     "Subjects": [
         "docs/engines.md",
@@ -42,7 +41,6 @@ NAV: dict[str, list[str]] = {
         "docs/times.md",
         "docs/paper_figures.md",
         "docs/report.md",
-        "docs/player.md",
         "docs/exports.md",
         "docs/library.md",
         "docs/speed.md",

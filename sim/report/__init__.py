@@ -2,6 +2,7 @@
 
     reading.py    what a folder of results holds, and what of it is missing
     sections.py   SECTIONS, the parts of a page in their order; one function and one template each
+    player/       the block-map player, a section that brings its own script
     page.py       puts them together, within MAX_BYTES
     templates/, report.css, report.js    what a page looks like
 

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from sim.report import claims
 from sim.report.figures import figure_list
 from sim.report.limits import Limits
+from sim.report.player import player_section, recordings
 from sim.report.reading import Facts, Read, text_of, texts_of
 from sim.report.tables import (
     Grid,
@@ -31,8 +32,9 @@ from sim.report.tables import (
     whole_grid,
 )
 from sim.report.templates import render
-from sim.report.text import number_text
+from sim.report.text import number_text, visible
 from sim.report.warnings import WARNING, warnings_of
+from sim.results import ResultsError
 
 RATES = {
     "rate_req_s": "sustained, requests/s",
@@ -265,6 +267,16 @@ def _facts_of(manifest: Facts) -> list[tuple[str, str]]:
     return [(name, value) for name, value in found if value]
 
 
+def player(read: Read, limits: Limits) -> Markup | None:
+    """The recorded runs, block by block."""
+    try:
+        fragment = player_section(recordings(read.folder))
+    except ResultsError as error:
+        return Markup("<p>{}</p>").format(visible(str(error)))
+    # every text in it is escaped where it is written
+    return None if fragment is None else Markup(fragment)
+
+
 SECTIONS: dict[str, tuple[str, Section]] = {
     "warnings": ("What to keep in mind", warnings),
     "budget": ("The budget", budget),
@@ -272,6 +284,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "points": ("Points with their spread", points),
     "runs": ("Runs", runs),
     "figures": ("Figures", figures),
+    "player": ("Block map", player),
     "replicas": ("Replicas", replicas),
     "claims": ("Claims that this serves", served_claims),
     "times": ("Where the times come from", times),

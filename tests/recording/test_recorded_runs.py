@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 from experiment_files import GOOD, errors_of, load
+from sim.executors import run_experiment
 from sim.outcome import sampled_warnings
 from sim.recording.tables import COLUMNS, NAMES
-from sim.runner import RunOptions, run_experiment
+from sim.runner import RunOptions
 
 FLEET = """\
 name: example

@@ -1,4 +1,4 @@
-"""The README's lines of Python run."""
+"""The lines of Python in docs/library.md run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import sim
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_section_as_a_library_runs() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.partition("## As a library\n")[2].partition("\n## ")[0]
+def test_the_lines_of_the_page_run() -> None:
+    section = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     shown = []
@@ -40,6 +39,6 @@ def test_the_section_as_a_library_runs() -> None:
 
 
 def test_the_notebooks_that_it_names_are_there() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"\(notebooks/(\w+\.ipynb)\)", text))
+    text = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\(\.\./notebooks/(\w+\.ipynb)\)", text))
     assert named == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}

@@ -1,0 +1,137 @@
+"""The fragment of a page that is the player: data, pictures without JavaScript, script, style."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sim.report.player.packing import pack, packed_bytes
+from sim.report.player.recordings import Recording, by_replica, cell_slots, choose, first_pair
+from sim.report.player.sampling import sample
+from sim.report.player.still import OWNERS, moments, patterns, still
+
+HERE = Path(__file__).parent
+SCRIPTS = ("unpack", "pool", "pool_sums", "tables", "palette", "grid", "tiny", "timeline", "lists",
+           "panel", "controls", "player", "main")  # fmt: skip
+MAX_RUNS = 6
+MAX_BYTES = 2_000_000  # of all packed recordings of a section
+MAX_ROWS = 400_000  # of a recording, packed or not: what a browser replays in a blink
+FEWEST_MOMENTS = 50
+
+
+def player_section(
+    recordings: Sequence[Recording], max_bytes: int = MAX_BYTES, max_runs: int = MAX_RUNS
+) -> str | None:
+    """A self-contained fragment of HTML, without a heading; None if nothing was recorded.
+
+    recordings are runs of one experiment, under the same arrivals. At most max_runs of them are
+    in it, of every kind of allocator one before a second. Where the packed recordings would be
+    more than max_bytes, moments are sampled, and the page says so.
+    """
+    pools = [pool for r in recordings for pool in by_replica(r) if len(pool.events)]
+    if not pools:
+        return None
+    chosen = choose(pools, max_runs)
+    cells = cell_slots(chosen)
+    bounded = [_bounded(pool, max_bytes // len(chosen)) for pool in chosen]
+    runs = [{**run, "cellSlots": cell} for (_, run), cell in zip(bounded, cells, strict=True)]
+    kept = [pool for pool, _ in bounded]
+    shown = first_pair(chosen)
+    data = _json({"runs": runs, "shown": shown})
+    name = "kvp" + hashlib.sha256(data.encode()).hexdigest()[:8]
+    times = moments(kept[shown[-1]])
+    pictures = [still(kept[i], cells[i], time, name) for time in times for i in shown]
+    return "\n".join(
+        [
+            '<div class="kvp" role="group" aria-label="Block map">',
+            f"<style>{_source('player.css')}</style>",
+            _WORDS,
+            patterns(name) + _legend(name),
+            '<div class="kvp-app" hidden></div>',
+            '<p class="kvp-failed" hidden></p>',
+            f'<div class="kvp-stills">{_NOSCRIPT}{"".join(pictures)}</div>',
+            *(f'<p class="kvp-notes">{note}</p>' for note in _notes(pools, chosen, kept)),
+            f'<script type="application/json" class="kvp-data">{data}</script>',
+            f"<script>(() => {{\n{script()}}})();</script>",
+            "</div>",
+        ]
+    )
+
+
+@cache
+def script() -> str:
+    """All modules of the player, in order."""
+    return '"use strict";\n' + "\n".join(_source(f"{name}.js") for name in SCRIPTS)
+
+
+def _source(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+def _bounded(recording: Recording, max_bytes: int) -> tuple[Recording, dict[str, Any]]:
+    """The recording, or as many of its moments as max_bytes hold; and packed."""
+    num_moments, num_rows = len(recording.iterations), recording.num_rows
+    if num_rows > MAX_ROWS:
+        num_moments = max(FEWEST_MOMENTS, num_moments * MAX_ROWS // num_rows)
+    bounded = sample(recording, num_moments)
+    packed = pack(bounded)
+    while (size := packed_bytes(packed)) > max_bytes and num_moments > FEWEST_MOMENTS:
+        num_moments = max(FEWEST_MOMENTS, int(num_moments * min(0.7, 0.9 * max_bytes / size)))
+        bounded = sample(recording, num_moments)
+        packed = pack(bounded)
+    return bounded, packed
+
+
+def _json(data: dict[str, Any]) -> str:
+    """JSON that can stand in a script element: nothing in it ends the element."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _notes(
+    pools: Sequence[Recording], chosen: Sequence[Recording], bounded: Sequence[Recording]
+) -> list[str]:
+    notes = []
+    if len(chosen) < len(pools):
+        notes.append(f"{len(chosen)} of {len(pools)} recorded pools are in this page.")
+    sampled = sum(r.num_moments_recorded is not None for r in bounded)
+    if sampled:
+        whose = "It is" if len(bounded) == 1 else f"{sampled} of {len(bounded)} recordings are"
+        notes.append(
+            f"{whose} sampled to keep the page small: at the moments that are kept the state is"
+            " exact, and it is shown until the next one."
+        )
+    return notes
+
+
+_WORDS = """<p class="kvp-intro">The memory pool, cell by cell, while the run goes by. Each
+request has a colour and a number; runs side by side see the same arrivals on the same clock. Point
+at a cell to see who holds it, choose a request to follow it.</p>"""
+
+_NOSCRIPT = """<noscript><p>With JavaScript these pictures move: a player steps through the run,
+plays and scrubs it, shows who holds a block, its logical index, reference count and tokens, the
+block table of a chosen request, who runs, who waits, and where memory goes.</p></noscript>"""
+
+
+def _legend(name: str) -> str:
+    def item(shape: str, text: str) -> str:
+        return f'<li><svg viewBox="0 0 18 14" aria-hidden="true">{shape}</svg>{text}</li>'
+
+    def box(paint: str) -> str:
+        return f'<rect x="1" y="1" width="16" height="12" rx="1" {paint}/>'
+
+    outlined = 'fill="#0072B2" stroke="var(--kvp-ink)" stroke-width="2"'
+    items = [
+        item(box('fill="#0072B2"'), "tokens"),
+        item(box(f'fill="url(#{name}h1)"'), "reserved: will be written"),
+        item(box(f'fill="url(#{name}x5)"'), "internal waste: never will"),
+        item(box(outlined), "shared; ×n is its reference count"),
+        item(box(f'fill="url(#{name}d{len(OWNERS)})"'), "cached: held by nobody, findable"),
+        item(box('fill="none" stroke="var(--kvp-soft)"'), "free"),
+        item(box('fill="var(--kvp-external)"'), "unusable (external)"),
+    ]
+    return f'<ul class="kvp-legend">{"".join(items)}</ul>'

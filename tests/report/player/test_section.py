@@ -1,0 +1,131 @@
+"""The fragment of a page: what is in it before any script runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+from command import SMALL, kvsim
+from sim.report.player import player_section, recordings
+from sim.report.player.section import HERE, SCRIPTS, script
+from synthetic_log import synthetic
+
+HOSTILE = '</script><img src=x onerror="alert(1)">&<!-- \u202e\u2028'
+
+
+@pytest.fixture(scope="module")
+def pair() -> list:
+    return [synthetic(1024, 128, 400, is_paged=False), synthetic(1024, 16, 800, is_paged=True)]
+
+
+def data_of(fragment: str | None) -> dict:
+    found = re.search(r'<script type="application/json" class="kvp-data">(.*?)</script>', fragment)
+    return json.loads(found[1])
+
+
+def test_without_a_recording_there_is_no_section(pair: list) -> None:
+    assert player_section([]) is None
+    assert player_section([replace(pair[0], events=pair[0].events[:0])]) is None
+
+
+def test_a_folder_without_recordings_has_none(tmp_path: Path) -> None:
+    assert recordings(tmp_path) == []
+    pd.DataFrame({"run": ["a"], "allocator": ["paged"]}).to_csv(tmp_path / "summary.csv")
+    assert recordings(tmp_path) == []
+
+
+def test_recordings_of_a_run_experiment_are_read(tmp_path: Path) -> None:
+    """What kvsim run has written, with the labels of figures and the sizes of its blocks."""
+    text = SMALL.replace("figures: [waste]", "record: blocks")
+    (tmp_path / "small.yaml").write_text(text)
+    made = kvsim("run", "small.yaml", "--out", "out", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    found = recordings(tmp_path / "out" / "small")
+    assert [(r.allocator, r.block_size, r.num_slots) for r in found] == [
+        ("contiguous", None, 160),
+        ("paged", 16, 160),
+    ]
+    assert all(r.num_moments_recorded is None and len(r.events) for r in found)
+    fragment = player_section(found)
+    assert [run["cellSlots"] for run in data_of(fragment)["runs"]] == [16, 16]
+
+
+def test_a_hostile_label_stays_text(pair: list) -> None:
+    fragment = player_section([replace(pair[1], label=HOSTILE)])
+    assert fragment.count("</script>") == 2
+    assert "<img" not in fragment
+    assert "<!--" not in fragment
+    assert data_of(fragment)["runs"][0]["label"] == HOSTILE
+
+
+def test_nothing_is_loaded_from_elsewhere(pair: list) -> None:
+    fragment = player_section(pair)
+    without_names = fragment.replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in without_names
+    assert "@import" not in fragment
+    assert not re.search(r"\b(src|href)=", fragment)
+    assert not re.search(r"\b(fetch|XMLHttpRequest|eval|innerHTML|document\.write)\b", script())
+
+
+def test_without_javascript_there_are_pictures(pair: list) -> None:
+    fragment = player_section(pair)
+    assert "<noscript>" in fragment
+    pictures = re.findall(r"<figure>.*?(<svg.*?</svg>)</figure>", fragment)
+    assert len(pictures) == 6
+    for picture in pictures:
+        root = ElementTree.fromstring(picture)
+        assert root.get("aria-label").split()[0] in {"contiguous", "paged"}
+    held = pair[1].events[pair[1].events["state"] == "held"]
+    numbers = {int(n) for n in re.findall(r"<text[^>]*>(\d+)", pictures[-1])}
+    assert numbers
+    assert numbers <= set(held["request"])
+
+
+def test_a_picture_of_a_large_pool_says_that_it_leaves_cells_out() -> None:
+    fragment = player_section([synthetic(64_000, 16, 1000, is_paged=True)])
+    assert "one of every 4 cells" in fragment
+
+
+def test_a_large_recording_is_sampled_and_says_so() -> None:
+    recording = synthetic(1024, 128, 6000, is_paged=False)
+    whole = data_of(player_section([recording]))["runs"][0]
+    assert whole["recordedMoments"] is None
+    fragment = player_section([recording], max_bytes=len(whole["data"]) // 2)
+    run = data_of(fragment)["runs"][0]
+    assert len(run["data"]) <= len(whole["data"]) // 2
+    assert run["recordedMoments"] == len(recording.iterations)
+    assert "sampled to keep the page small" in fragment
+
+
+def test_runs_that_are_left_out_are_counted(pair: list) -> None:
+    fragment = player_section([*pair, *pair], max_runs=2)
+    assert "2 of 4 recorded pools are in this page." in fragment
+    assert [run["allocator"] for run in data_of(fragment)["runs"]] == ["contiguous", "paged"]
+
+
+def test_replicas_are_pools_of_their_own(pair: list) -> None:
+    tables = {}
+    for name in ("events", "iterations", "phases", "tables"):
+        one = getattr(pair[1], name)
+        both = [one.assign(replica=r) for r in (0, 1)]
+        tables[name] = pd.concat(both, ignore_index=True)
+    runs = data_of(player_section([replace(pair[1], **tables)]))["runs"]
+    assert [run["label"] for run in runs] == ["paged, replica 0", "paged, replica 1"]
+    assert (
+        runs[0]["data"] == runs[1]["data"] == data_of(player_section([pair[1]]))["runs"][0]["data"]
+    )
+
+
+def test_every_module_of_the_page_is_in_it_and_says_what_it_does() -> None:
+    modules = sorted(HERE.glob("*.js"))
+    assert sorted(SCRIPTS) == [path.stem for path in modules]
+    for path in modules:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("// ")
+        assert text.count("\n") < 300
