@@ -108,7 +108,7 @@ def read_axes(value: Any, report: Report) -> list[Axis]:
             axes += _sampled(key, values, where, report)
         elif _may_be_swept(key, where, report):
             axes += _grid(key, values, where, report)
-    return _once(axes, report)
+    return _in_order(_once(axes, report), report)
 
 
 def _grid(key: str, values: Any, where: KeyPath, report: Report) -> list[Axis]:
@@ -116,7 +116,7 @@ def _grid(key: str, values: Any, where: KeyPath, report: Report) -> list[Axis]:
         return [Axis(key, tuple(ENGINES))]
     if not _is_list(key, values, where, report):
         return []
-    if len({json.dumps(value, sort_keys=True) for value in values}) < len(values):
+    if len(set(map(_same, values))) < len(values):
         report(where, "has a value twice")
         return []
     return [Axis(key, tuple(values))]
@@ -131,6 +131,20 @@ def _once(axes: list[Axis], report: Report) -> list[Axis]:
             place = f"sweep.{other.form}" if other.form else "sweep"
             report(axis.place(0), f"is swept twice, also in {place}")
     return list(first.values())
+
+
+def _in_order(axes: list[Axis], report: Report) -> list[Axis]:
+    """The axes without those that a later one, of a key above theirs, would undo: reported."""
+    undone = {
+        axis.key: above.key
+        for number, axis in enumerate(axes)
+        for above in axes[number + 1 :]
+        if axis.path[: len(above.path)] == above.path
+    }
+    for axis in axes:
+        if axis.key in undone:
+            report(axis.place(0), f"is undone by {undone[axis.key]} below it; write that one first")
+    return [axis for axis in axes if axis.key not in undone]
 
 
 def _may_be_swept(key: str, where: KeyPath, report: Report) -> bool:
@@ -190,13 +204,27 @@ def _listed(values: Any, where: KeyPath, report: Report) -> list[Axis]:
 
 def _distinct(axes: list[Axis], report: Report) -> list[Axis]:
     """The axes, unless they have a point twice, which is reported."""
-    points = [json.dumps(point) for point in zip(*(axis.values for axis in axes), strict=True)]
-    for number, point in enumerate(points):
-        if point in points[:number]:
+    seen = set()
+    for number, point in enumerate(zip(*(axis.values for axis in axes), strict=True)):
+        if _same(point) in seen:
             path = axes[0].place(number)
             report(path[:-1] if axes[0].form == LIST else path, "is a point that was there before")
             return []
+        seen.add(_same(point))
     return axes
+
+
+def _same(value: Any) -> str:
+    """Text that values have in common which are the same, as 1 and 1.0 are."""
+    return json.dumps(_whole(value), sort_keys=True)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(below) for below in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _sampled(form: str, values: Any, where: KeyPath, report: Report) -> list[Axis]:

@@ -50,10 +50,9 @@ def run_and_write(
     run_ids = [spec.run_id for spec in specs]
     for run_id, row in zip(run_ids, rows, strict=True):
         if row["status"] in UNMADE:
-            results.empty_run(folder / "runs" / run_id)
+            results.set_aside(folder, run_id)
     columns = max(rows, key=len)  # a run that raised or was skipped has no metrics
-    tables = [folder / "summary.csv"]
-    _write_summary(tables[0], summary_table(rows, list(columns)))
+    tables = _write_summary(folder / "summary.csv", summary_table(rows, list(columns)))
     tables += _write_points(folder / "points.csv", rows, list(specs[0].cells))
     facts = {
         "name": experiment.name,
@@ -96,11 +95,16 @@ def report_again(folder: Path, is_asked: bool) -> tuple[list[Path], list[str]]:
         return [], [f"report: {error}"]
 
 
-def _write_summary(path: Path, table: pd.DataFrame) -> None:
-    """Write the summary as CSV, and beside it as Parquet, with its types. Raises ResultsError."""
+def _write_summary(path: Path, table: pd.DataFrame) -> list[Path]:
+    """Write the summary as CSV, and beside it as Parquet, with its types; the paths written.
+
+    Raises ResultsError.
+    """
     results.write_table(path, table)
     stored = summary_to_arrow(table)
-    results.write_parquet(path.with_suffix(".parquet"), stored.schema, [stored])
+    typed = path.with_suffix(".parquet")
+    results.write_parquet(typed, stored.schema, [stored])
+    return [path, typed]
 
 
 def _write_points(path: Path, rows: list[dict[str, Any]], cells: list[str]) -> list[Path]:

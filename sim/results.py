@@ -11,6 +11,7 @@
                                   /iterations.parquet, phases.parquet, block_events.parquet,
                                    table_events.parquet   with `record: blocks`
                                   /manifest.json  key, versions, wall time, hashes of the others
+                       /aside/<run>/…             finished runs that cannot be made at the moment
 
 A run is done if its manifest has the key that is asked for and every file it lists is there with
 its hash. All files but the manifest are the same bytes whenever the same run is made again.
@@ -21,9 +22,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +88,49 @@ def open_run(folder: Path) -> None:
 def empty_run(folder: Path) -> None:
     """Remove what an older run has left in a folder: first what says that it is done.
 
-    Else its tables would be taken for those of the run that failed, or was skipped, in its place.
-    Raises ResultsError if that cannot be.
+    Else its tables would be taken for those of the run that failed in its place. Raises
+    ResultsError if that cannot be.
     """
     for name in (MANIFEST, *RUN_TABLES):
         remove(folder / name)
+
+
+def set_aside(folder: Path, run: str) -> None:
+    """Take the tables of a run that failed or was skipped out of an experiment's folder of runs.
+
+    What an earlier command has finished there may be good again, once a trace is back: it is moved
+    to where take_back finds it. Raises ResultsError if that cannot be.
+    """
+    made = folder / "runs" / run
+    if (made / MANIFEST).exists():
+        _move(made, folder / "aside" / run)
+    else:
+        empty_run(made)
+
+
+def take_back(folder: Path, run: str, key: str) -> dict[str, Any] | None:
+    """The summary row of a run that was set aside under this key, and is among the runs again.
+
+    None if there is none. Raises ResultsError if it cannot be moved.
+    """
+    aside = folder / "aside" / run
+    row = finished_row(aside, key)
+    if row is not None:
+        _move(aside, folder / "runs" / run)
+        with suppress(OSError):  # others are there
+            aside.parent.rmdir()
+    return row
+
+
+def _move(run: Path, to: Path) -> None:
+    """Move a run's folder in the place of another. Raises ResultsError if that cannot be."""
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if to.exists():
+            shutil.rmtree(to)
+        run.rename(to)
+    except OSError as error:
+        raise ResultsError(f"{run}: cannot be moved to {to}: {error.strerror}") from error
 
 
 def write_run(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -98,6 +98,7 @@ def look_up(spec: Spec, work: Work, trace: Trace | None = None) -> Due | Row:
     row = None
     if not work.options.force and not work.options.check:
         row = results.finished_row(run_folder(spec, work), key)
+        row = row or results.take_back(work.folder, spec.run_id, key)
     return Due(spec, key, trace) if row is None else row
 
 

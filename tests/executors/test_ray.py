@@ -8,18 +8,18 @@ from pathlib import Path
 
 import psutil
 import pytest
-from clusters import RayOnLoopback, ray_on_loopback
+from clusters import ray_on_loopback
 from executed import NUM_RUNS, NUM_TRACES, follow, results_of, started, told
 
 from command import ROOT
 from sim.cli import main
 
 
-def kill_a_worker(ray: RayOnLoopback) -> None:
-    """Kill a process that makes runs, which Ray renames after the function that it is at."""
-    started = psutil.Process(ray.process.pid).children(recursive=True)
-    workers = [child for child in started if "_carry_out" in " ".join(child.cmdline())]
-    workers[0].send_signal(signal.SIGKILL)
+def kill_a_worker(told_in: Path) -> None:
+    """Kill a process that makes runs: one that has opened a trace, and is there still."""
+    opened = [process for process, _ in told(told_in)["unpickled"]]
+    alive = [process for process in opened if psutil.pid_exists(process)]
+    os.kill(alive[-1], signal.SIGKILL)
 
 
 @pytest.mark.slow
@@ -35,7 +35,7 @@ def test_a_sweep_that_is_interrupted_and_loses_a_worker_has_the_bytes_of_a_local
         (folder / "told.txt").unlink()
 
         process = started(folder, ray.executor)
-        code, lines = follow(process, lambda: kill_a_worker(ray))
+        code, lines = follow(process, lambda: kill_a_worker(folder / "told.txt"))
         assert (code, lines) == (0, [])
     shipped = told(folder / "told.txt")
     assert {loader for loader, _ in shipped["loaded"]} == {process.pid}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from command import SHARED, kvsim
+from command import SHARED, files_below, kvsim
 from experiment_files import HEAD, PAGED, errors_of, ids, load, write
 from sim import runspec
 from sim.outcome import run_and_write
@@ -92,6 +92,28 @@ def test_a_trace_that_went_away_leaves_its_earlier_run_out(tmp_path: Path, share
     one = run_and_write(load(tmp_path, text), tmp_path / "out", RunOptions())
     assert [row["status"] for row in one.rows] == ["finished", "skipped"]
     assert one.problems == []
+
+
+def test_a_finished_run_waits_until_its_trace_is_back(tmp_path: Path, shared: Path) -> None:
+    """Twice skipped, it is as it was, without being made again; the store is without it meanwhile."""
+    copy = shared / "traces/mooncake/mooncake_trace_1000.jsonl"
+    copy.parent.mkdir()
+    trace = '{"timestamp": 0, "input_length": 9, "output_length": 5, "hash_ids": [0]}\n'
+    text = HEAD + PAGED + SWEPT % "azure-conv-2023, mooncake-1000"
+    seen = []
+    for content in (trace, None, None, trace, None, trace.replace("9", "8")):
+        copy.unlink(missing_ok=True)
+        if content is not None:
+            copy.write_text(content)
+        runspec._load_trace.cache_clear()  # as in another process
+        run_and_write(load(tmp_path, text), tmp_path / "out", RunOptions())
+        seen.append(files_below(tmp_path / "out"))
+        num_tables = len(list((tmp_path / "out").glob("runs/*/requests.parquet")))
+        assert num_tables == (1 if content is None else 2)
+    first, *_, again, _, other = seen
+    assert first == again  # manifests have the wall time: nothing was made twice
+    run = "runs/paged-name=mooncake-1000-seed=0/requests.parquet"
+    assert other[run] != first[run]
 
 
 def test_an_experiment_none_of_whose_traces_is_there_is_refused(tmp_path: Path) -> None:

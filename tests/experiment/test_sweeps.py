@@ -124,6 +124,14 @@ ERRORS = {
         f"x.yaml:7: sweep.zip: must have as many values of each key, got {RATE} 2, {CAP} 1"
     ),
     f"zip: {{{RATE}: 1}}": f"x.yaml:7: sweep.zip.{RATE}: must be a list of at least one value",
+    f"{RATE}: [1, 1.0]": f"x.yaml:7: sweep.{RATE}: has a value twice",
+    f"{RATE}: [1, 2]\n  workload.arrivals: [{{kind: poisson, rate: 3}}]": (
+        f"x.yaml:7: sweep.{RATE}.0: is undone by workload.arrivals below it; write that one first"
+    ),
+    "list: [{workload.arrivals: {kind: poisson, rate: 1}}, "
+    "{workload.arrivals: {rate: 1.0, kind: poisson}}]": (
+        "x.yaml:7: sweep.list.1: is a point that was there before"
+    ),
     f"zip: {{{RATE}: [2, 2]}}": f"x.yaml:7: sweep.zip.{RATE}.1: is a point that was there before",
     "zip: {seeds: [1]}": "x.yaml:7: sweep.zip.seeds: cannot be swept; accepted: engine, ",
     f"zip: {{{CAP}: [1, 0]}}": f"x.yaml:7: sweep.zip.{CAP}.1: 0: must be at least 1, got 0",
