@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 import joblib
 
@@ -28,7 +30,9 @@ class Local(Executor):
             for group in groups
             for number, spec in group
         )
-        ended = joblib.Parallel(n_jobs=work.options.jobs, return_as="generator_unordered")(tasks)
+        parallel = joblib.Parallel(n_jobs=work.options.jobs, return_as="generator_unordered")
+        with _deaf_to_interrupts():
+            ended = parallel(tasks)
         try:
             yield from ended
         except BrokenProcessPool:
@@ -39,6 +43,20 @@ class Local(Executor):
         finally:
             with warnings.catch_warnings(action="ignore"):  # advice for those who stop early
                 ended.close()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that are started meanwhile never see a Ctrl-C.
+
+    A terminal sends it to all of them, and one that is just starting would say so with a traceback.
+    Who asked is told afterwards, and ends them.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _numbered(number: int, spec: Spec, work: Work, asked_by: int) -> tuple[int, Row]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import joblib
-
 from sim import results
-from sim.runner import RunOptions, code_digest, execute
+from sim.executors.local import Local
+from sim.runner import RunOptions, Work, code_digest
 from sim.runspec import RunSpec
 from sim.slo.lines import Line, at_rate
 from sim.slo.objectives import Objective
@@ -35,14 +35,16 @@ class Bench:
     code: str = field(default_factory=code_digest)
 
     def run(self, specs: Sequence[RunSpec]) -> list[Row]:
-        """Make runs, or find them done; their summary rows."""
-        task = joblib.delayed(execute)
-        parallel = joblib.Parallel(n_jobs=min(self.options.jobs, max(1, len(specs))))
-        rows: list[Row] = parallel(
-            task(spec, self.folder, self.code, self.options) for spec in specs
-        )
+        """Make runs, or find them done; their summary rows.
+
+        Raises ResultsError if files cannot be written, or a process is killed.
+        """
+        options = replace(self.options, jobs=min(self.options.jobs, max(1, len(specs))))
+        work = Work(self.folder, self.code, options)
+        with closing(Local().ended([list(enumerate(specs))], work)) as ended:
+            rows = dict(ended)
         self.on_run(len(specs))
-        return rows
+        return [rows[number] for number in range(len(specs))]
 
 
 @dataclass(frozen=True)

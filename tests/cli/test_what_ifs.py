@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from command import ROOT
+from doc_blocks import read_page
 from sim.cli import main
 
-PAGE = (ROOT / "docs" / "what_ifs.md").read_text(encoding="utf-8")
+PATH = ROOT / "docs" / "what_ifs.md"
+PAGE = PATH.read_text(encoding="utf-8")
 FILES = sorted((ROOT / "experiments" / "what_ifs").glob("*.yaml"))
 SWEPT = [path for path in FILES if path.stem != "price"]
 FEW = ["--set", "seeds=2", "--set", "workload.num_requests=20"]
@@ -20,8 +21,7 @@ FEW = ["--set", "seeds=2", "--set", "workload.num_requests=20"]
 
 def commands(name: str) -> list[list[str]]:
     """The commands of the page that name an experiment or its results."""
-    lines = re.findall(r"^    (kvsim (?:.*\\\n)*.*)$", PAGE, re.MULTILINE)
-    split = [shlex.split(line.replace("\\\n", " "))[1:] for line in lines]
+    split = [command.words[1:] for command in read_page(PATH).commands]
     places = {f"experiments/what_ifs/{name}.yaml", f"results/{name}"}
     found = [words for words in split if places & set(words)]
     return [list(words) for words in dict.fromkeys(map(tuple, found))]
@@ -59,7 +59,7 @@ def test_a_table_of_the_page_is_what_its_commands_print(
     for words in commands("prefix_cache"):
         assert main(words) == 0
     printed = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
-    section = PAGE.split("## … the prefix cache were off?")[1].split("```")[1]
+    section = PAGE.split("## … the prefix cache were off?")[1].split("```")[3]
     shown = {" ".join(line.split()) for line in section.strip().splitlines()}
     assert len(shown) == 4
     assert shown <= printed

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from clusters import ray_on_loopback
+from clusters import PATIENCE_S, RayOnLoopback, ray_on_loopback
 from executed import NUM_RUNS, NUM_TRACES, follow, results_of, started, told
 
 from command import ROOT
 from sim.cli import main
 
 
-def kill_a_worker(told_in: Path) -> None:
-    """Kill a process that makes runs: one that has opened a trace, and is there still."""
-    opened = [process for process, _ in told(told_in)["unpickled"]]
-    alive = [process for process in opened if psutil.pid_exists(process)]
-    os.kill(alive[-1], signal.SIGKILL)
+def kill_a_worker(ray: RayOnLoopback) -> None:
+    """Kill a process that is at a run, which Ray calls after the function, as soon as there is one.
+
+    Runs that were found done end before any is made.
+    """
+    for _ in range(100 * PATIENCE_S):
+        for child in psutil.Process(ray.process.pid).children(recursive=True):
+            with suppress(psutil.Error):  # it may end meanwhile
+                if "_carry_out" in " ".join(child.cmdline()):
+                    child.send_signal(signal.SIGKILL)
+                    return
+        time.sleep(0.01)
+    raise TimeoutError(f"Ray is at no run after {PATIENCE_S} s")
 
 
 @pytest.mark.slow
@@ -35,7 +45,7 @@ def test_a_sweep_that_is_interrupted_and_loses_a_worker_has_the_bytes_of_a_local
         (folder / "told.txt").unlink()
 
         process = started(folder, ray.executor)
-        code, lines = follow(process, lambda: kill_a_worker(folder / "told.txt"))
+        code, lines = follow(process, lambda: kill_a_worker(ray))
         assert (code, lines) == (0, [])
     shipped = told(folder / "told.txt")
     assert {loader for loader, _ in shipped["loaded"]} == {process.pid}

@@ -95,7 +95,7 @@ def test_a_trace_that_went_away_leaves_its_earlier_run_out(tmp_path: Path, share
 
 
 def test_a_finished_run_waits_until_its_trace_is_back(tmp_path: Path, shared: Path) -> None:
-    """Twice skipped, it is as it was, without being made again; the store is without it meanwhile."""
+    """Twice skipped, it is as it was, not made again; the store is without it meanwhile."""
     copy = shared / "traces/mooncake/mooncake_trace_1000.jsonl"
     copy.parent.mkdir()
     trace = '{"timestamp": 0, "input_length": 9, "output_length": 5, "hash_ids": [0]}\n'

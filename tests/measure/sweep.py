@@ -50,17 +50,17 @@ def measure_parts() -> None:
     started = time.process_time()
     specs = load_experiment(FILE).runs()
     print(f"reading {len(specs):,} runs: {time.process_time() - started:.2f} s of CPU time")
-    code, options = runner.code_digest(), runner.RunOptions()
     spent: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
+        work = runner.Work(Path(folder), runner.code_digest(), runner.RunOptions())
         for spec in specs[:: len(specs) // 4]:  # compiles
-            runner.execute(spec, Path(folder), code, options)
+            runner.execute(spec, work)
         for name, owner, attribute in PARTS:
             setattr(owner, attribute, timed(spent, name, getattr(owner, attribute)))
         chosen = specs[1::EVERY]
         started = time.process_time()
         for spec in chosen:
-            row = runner.execute(spec, Path(folder), code, options)
+            row = runner.execute(spec, work)
             assert row["status"] == "finished", row
         spent["all"] = time.process_time() - started
     spent["the rest"] = 2 * spent["all"] - spent.total()

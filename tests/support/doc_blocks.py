@@ -10,6 +10,8 @@ how it is run where that is not as it stands:
     <!-- run: check -->                  `kvsim run` is slow and its results are committed: `check`
     <!-- run: parse, REASON -->          only its arguments are read
     <!-- run: exit 2 -->                 the exit code that is expected
+    <!-- run: other, REASON -->          programs of others, and what needs them: not run; each must
+                                         be one of a short list, or a file of the page
 """
 
 from __future__ import annotations
