@@ -34,7 +34,8 @@ class Local(Executor):
         with _deaf_to_interrupts():
             ended = parallel(tasks)
         try:
-            yield from ended
+            for numbered in ended:  # "yield from" would close it outside of what follows
+                yield numbered
         except BrokenProcessPool:
             raise results.ResultsError(
                 f"{work.folder}: a worker process was killed, perhaps for want of memory; finished "
