@@ -34,7 +34,7 @@ class Local(Executor):
         with _deaf_to_interrupts():
             ended = parallel(tasks)
         try:
-            for numbered in ended:  # "yield from" would close it outside of what follows
+            for numbered in ended:  # noqa: UP028 - would close it outside of what follows
                 yield numbered
         except BrokenProcessPool:
             raise results.ResultsError(
