@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.player.packing import pack, packed_bytes
-from sim.report.player.recordings import Recording, by_replica, cell_slots, choose, first_pair
+from sim.report.player.recordings import (
+    MAX_END_S,
+    Recording,
+    by_replica,
+    cell_slots,
+    choose,
+    first_pair,
+)
 from sim.report.player.sampling import sample
 from sim.report.player.still import OWNERS, moments, patterns, still
 
@@ -33,8 +40,11 @@ def player_section(
     more than max_bytes, moments are sampled, and the page says so.
     """
     pools = [pool for r in recordings for pool in by_replica(r) if len(pool.events)]
+    long = [pool for pool in pools if pool.end_s > MAX_END_S]
+    pools = [pool for pool in pools if pool.end_s <= MAX_END_S]
+    too_long = f'<p class="kvp-notes">{_too_long(long)}</p>' if long else ""
     if not pools:
-        return None
+        return too_long or None
     chosen = choose(pools, max_runs)
     cells = cell_slots(chosen)
     bounded = [_bounded(pool, max_bytes // len(chosen)) for pool in chosen]
@@ -55,6 +65,7 @@ def player_section(
             '<p class="kvp-failed" hidden></p>',
             f'<div class="kvp-stills">{_NOSCRIPT}{"".join(pictures)}</div>',
             *(f'<p class="kvp-notes">{note}</p>' for note in _notes(pools, chosen, kept)),
+            too_long,
             f'<script type="application/json" class="kvp-data">{data}</script>',
             f"<script>(() => {{\n{script()}}})();</script>",
             "</div>",
@@ -90,6 +101,13 @@ def _json(data: dict[str, Any]) -> str:
     """JSON that can stand in a script element: nothing in it ends the element."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _too_long(pools: Sequence[Recording]) -> str:
+    return (
+        f"{len(pools)} of the recorded pools go on for more than 104 days, which is more than the"
+        " player can show to the nanosecond: read their tables (kvsim export)."
+    )
 
 
 def _notes(
