@@ -131,3 +131,23 @@ def test_a_label_shows_what_cannot_be_seen_and_is_not_endless(broken: Path) -> N
     label = recordings(broken)[0].label
     assert "a⟨U+202E⟩b⟨U+0007⟩long" in label
     assert len(label) <= 240
+
+
+@pytest.mark.parametrize("value", [-7, 2**40])
+@pytest.mark.parametrize("name", ["iterations", "block_events", "table_events"])
+def test_slots_that_the_pool_has_not_are_one_sentence(broken: Path, name: str, value: int) -> None:
+    path = broken / PAGED / f"{name}.parquet"
+    table = pd.read_parquet(path)
+    counts = [c for c in table if table[c].dtype.kind == "i" and c not in {"request", "replica"}]
+    table.assign(**dict.fromkeys(counts, value)).to_parquet(path)
+    with pytest.raises(ResultsError, match=f"{name}.parquet: leaves its pool"):
+        recordings(broken)
+
+
+def test_memory_without_a_limit_is_no_damage(tmp_path: Path) -> None:
+    text = SMALL.replace("figures: [waste]", "record: blocks").replace(
+        "- {kind: paged, block_size: 16}", "- {kind: unbounded}"
+    )
+    assert "unbounded" in text
+    run_and_write(load(tmp_path, text), tmp_path / "results", RunOptions(), draws=False)
+    assert len(recordings(tmp_path / "results")) == 2

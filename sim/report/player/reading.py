@@ -8,7 +8,7 @@ import pandas as pd
 
 from sim.figures.tables import groups, is_empty
 from sim.recording.tables import NAMES, fault
-from sim.report.player.recordings import Recording, slots_of
+from sim.report.player.recordings import MAX_SLOTS, TERMS, Recording, slots_of
 from sim.report.text import MAX_SHOWN, visible
 from sim.results import ResultsError, read_table
 
@@ -37,6 +37,9 @@ def recordings(folder: Path) -> list[Recording]:
 
 def _recording(run: Path, label: str, row: pd.Series) -> Recording:
     tables = {name: _table(run / f"{name}.parquet") for name in NAMES}
+    wrong = _misfit(tables)
+    if wrong is not None:
+        raise ResultsError(f"{run / wrong}.parquet: leaves its pool; run the experiment again")
     every = _number(row, "record_every") or 1
     iterations = tables["iterations"]
     return Recording(
@@ -59,6 +62,25 @@ def _table(path: Path) -> pd.DataFrame:
     if wrong is not None:
         raise ResultsError(f"{path}: {wrong}; run the experiment again")
     return table
+
+
+def _misfit(tables: dict[str, pd.DataFrame]) -> str | None:
+    """The table that has slots which the pool of the iterations has not; None if all fit."""
+    if not len(tables["block_events"]) and not len(tables["table_events"]):
+        return None  # memory without addresses, which may be without a limit, too
+    terms = tables["iterations"][list(TERMS)]
+    slots = slots_of(tables["iterations"])
+    if (terms < 0).any(axis=None) or (terms.sum(axis=1) != slots).any() or slots > MAX_SLOTS:
+        return "iterations"
+    events, entries = tables["block_events"], tables["table_events"]
+    parts = events[["start_slot", "num_slots", "num_written", "num_reserved"]]
+    holds = events["num_written"] + events["num_reserved"]
+    ends = events["start_slot"] + events["num_slots"]
+    if (parts < 0).any(axis=None) or (ends > slots).any() or (holds > events["num_slots"]).any():
+        return "block_events"
+    here = entries[entries["place"].astype(str) == "device"]
+    is_out = (here["num_slots"] < 0) | (here["start_slot"] + here["num_slots"] > slots)
+    return "table_events" if is_out.any() else None
 
 
 def _shown(label: str) -> str:

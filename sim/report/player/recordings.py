@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 MAX_CELLS = 24_000  # a grid of more is finer than the pixels of a screen
 MAX_END_S = 2**53 / 1e9  # a page's numbers hold whole nanoseconds up to there: 104 days
+MAX_SLOTS = 2**28  # of an experiment's pool
 TERMS = ("token_states", "reserved", "internal", "external", "cached", "free")
 DEFAULT_CELL_SLOTS = 16  # of memory without blocks that stands alone
 
