@@ -34,6 +34,10 @@ MAX_NAME = 200
 COUNTS = ("num_running", "num_waiting")
 TOKENS, WORK = ("prompt_tokens", "decode_tokens"), ("prefill", "decode")
 FACTS = ("prompt_tokens", "output_tokens", "num_preemptions", "status", "reason")
+NEEDED = {
+    "requests": ("request", *FACTS, "arrival_s", "first_scheduled_s", "first_token_s", "finish_s"),
+    "timeline": ("start_s", "width_s", *TERM_NAMES, *COUNTS),
+}
 NOT_RECORDED = (
     "phases and iterations were not recorded (record: blocks): preemptions and iterations are not "
     "shown, prefill lasts to the first token, and counters are averages over buckets of time"
@@ -83,6 +87,10 @@ def run_events(source: Source, run: str, pids: Iterator[int]) -> Iterator[Event]
         raise results.ResultsError(
             f"{source.folder}: {run} has no requests to show; accepted: runs of an engine"
         )
+    for name, table in (("requests", requests), ("timeline", timeline)):
+        absent = [column for column in NEEDED[name] if column not in table]
+        if absent or (name == "requests" and not table["request"].is_unique):
+            raise source.damaged(run, name)
     phases, steps = source.table(run, "phases"), source.table(run, "iterations")
     is_recorded = phases is not None and steps is not None
     if phases is None or steps is None:
@@ -90,6 +98,8 @@ def run_events(source: Source, run: str, pids: Iterator[int]) -> Iterator[Event]
         steps = timeline.assign(replica=0)
         phases = known_phases(requests, timeline["end_s"].max())
     replicas = sorted({*phases["replica"].tolist(), *steps["replica"].tolist()})
+    if not set(phases["request"]) <= set(requests["request"]):
+        raise source.damaged(run, "requests")
     facts = dict(zip(requests["request"].tolist(), _records(requests, FACTS), strict=True))
     for replica in replicas:
         own = f"{run}, replica {replica}" if len(replicas) > 1 else run

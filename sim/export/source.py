@@ -10,6 +10,7 @@ import pandas as pd
 
 from sim import results
 from sim.outcome import read_facts
+from sim.recording.tables import COLUMNS, fault
 
 SUFFIXES = (".parquet", ".csv")  # of a run's tables
 
@@ -30,7 +31,18 @@ class Source:
     def table(self, run: str, table: str) -> pd.DataFrame | None:
         """A run's table; None if there is none. Raises ResultsError if it cannot be read."""
         path = self.path(run, table)
-        return None if path is None else results.read_table(path)
+        if path is None:
+            return None
+        found = results.read_table(path)
+        if table in COLUMNS and fault(table, found) is not None:
+            raise self.damaged(run, table)
+        return found
+
+    def damaged(self, run: str, table: str) -> results.ResultsError:
+        """That a run's table is there and is not what kvsim run has written."""
+        return results.ResultsError(
+            f"{self.path(run, table)}: is not what kvsim run writes; run the experiment again"
+        )
 
     def tables(self) -> list[str]:
         """The names of the tables that any run has."""

@@ -57,7 +57,12 @@ def _parts(source: Source, name: str) -> Iterator[tuple[Path, str | None]]:
 def _write(path: Path, parts: list[tuple[Path, str | None]]) -> list[str]:
     """Write parts below each other, one at a time; the names of the columns."""
     schemas = [_read(*part).schema for part in parts]
-    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    try:
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise results.ResultsError(
+            f"{path.stem}: the runs' tables differ in kind ({error}); run the experiment again"
+        ) from None
     with results.replacing(path) as temporary:
         is_csv = path.suffix == ".csv"
         writer = pc.CSVWriter(temporary, schema) if is_csv else pq.ParquetWriter(temporary, schema)

@@ -126,6 +126,19 @@ COLUMNS = {
 _NAMES_OF = {"phase": PHASES, "state": STATES, "place": PLACES}
 
 
+def fault(name: str, table: pd.DataFrame) -> str | None:
+    """What is wrong with a recorded table that was read from a file; None if nothing is."""
+    for column in COLUMNS[name]:
+        if column not in table:
+            return f"has no column {column}"
+        if column in _NAMES_OF:
+            if not table[column].astype(str).isin(_NAMES_OF[column]).all():
+                return f"column {column} is not one of {', '.join(_NAMES_OF[column])}"
+        elif table[column].dtype.kind not in "if" or not np.isfinite(table[column]).all():
+            return f"column {column} is not all numbers"
+    return None
+
+
 def kind_of(column: str) -> str:
     """The type of a column, as pandas calls it."""
     if column.endswith("_s"):

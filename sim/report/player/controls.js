@@ -58,13 +58,15 @@ class Controls {
     this.slider.setAttribute("aria-valuetext", `${text}, ${step}`);
     this.clock.replaceChildren(element("b", {}, text), element("small", {}, step));
     const rate = speedText(player.speed);
-    if (this.speed.textContent !== rate) this.speed.textContent = rate;
+    if (this.rate === rate) return;
+    this.rate = rate;
+    this.speed.replaceChildren(rate, element("span", {}, " real time"));
   }
 }
 
 // How fast the run goes by: as a multiple of real time, or its inverse.
 function speedText(speed) {
-  return speed >= 1 ? `${count(speed)}× real time` : `1/${count(Math.round(1 / speed))} of real time`;
+  return speed >= 1 ? `${count(speed)}×` : `1/${count(Math.round(1 / speed))}×`;
 }
 
 function setIcon(button, name) {

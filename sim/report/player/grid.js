@@ -4,7 +4,7 @@
 
 const MAX_CELL = 40, MIN_CELL = 2, MAX_HEIGHT = 440;
 const FEW_CELLS = 32, MAX_CELL_OF_FEW = 68; // pools of a textbook
-const PHONE = 480, MAX_CELL_OF_PHONE = 28, MAX_HEIGHT_OF_PHONE = 350;
+const PHONE = 480, MAX_CELL_OF_PHONE = 28, MAX_HEIGHT_OF_PHONE = 300;
 const FADED = 0.28; // opacity of all others when a request is chosen
 const EVERY = 4; // columns are a multiple of it, so that addresses can be counted
 const FILLED = 0.9; // of the width

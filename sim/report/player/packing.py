@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sim.report.player.recordings import IntArray, Recording, unit_slots
+from sim.report.player.recordings import TERMS, IntArray, Recording, unit_slots
 
 TYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}
 PHASES = ("queued", "prefill", "decode", "preempted", "swapped")
-TERMS = ("token_states", "reserved", "internal", "external", "cached", "free")
-MAX_EXACT = 2**53  # the largest whole number that the page's numbers hold exactly
 
 Column = tuple[str, str, IntArray]  # name, coding, values
 
@@ -123,10 +121,7 @@ def _ints(column: pd.Series[Any]) -> IntArray:
 
 
 def _nanoseconds(seconds: pd.Series[Any]) -> IntArray:
-    times = np.rint(seconds.to_numpy(np.float64) * 1e9)
-    if len(times) and np.abs(times).max() > MAX_EXACT:
-        raise ValueError("times beyond 104 days cannot be shown to the nanosecond")
-    return times.astype(np.int64)
+    return np.rint(seconds.to_numpy(np.float64) * 1e9).astype(np.int64)
 
 
 def _pack_table(columns: list[Column]) -> tuple[list[list[Any]], bytes]:

@@ -206,14 +206,18 @@ class Panel {
     });
     this.bar.setAttribute("aria-label", TERMS.map((t) => `${TERM_WORDS[t]} ${percent(now.terms[t], total)}`).join(", "));
     const used = percent(now.terms.token_states, total);
-    this.numbers.replaceChildren(element("b", {}, used), " of the pool holds tokens",
-      now.isIdle ? element("em", {}, " · idle") : "");
     const members = phasesAt(this.run, time);
     const { selected } = this.player;
     const running = members.filter((m) => !WAITING_PHASES.has(m.phase));
     const waiting = members.filter((m) => WAITING_PHASES.has(m.phase));
-    this.running.update(now.isIdle ? running.length : now.running, running, selected, this.palette);
-    this.waiting.update(now.isIdle ? waiting.length : now.waiting, waiting, selected, this.palette);
+    const numRunning = now.isIdle ? running.length : now.running;
+    const numWaiting = now.isIdle ? waiting.length : now.waiting;
+    const part = (number, words) => element("span", {}, element("b", {}, number), ` ${words}`);
+    this.numbers.replaceChildren(part(used, "of the pool holds tokens"),
+      part(count(numRunning), "running"), part(count(numWaiting), "waiting"),
+      now.isIdle ? element("em", {}, "idle") : "");
+    this.running.update(numRunning, running, selected, this.palette);
+    this.waiting.update(numWaiting, waiting, selected, this.palette);
     if (selected === null) this.table.clear();
     else this.table.update(selected, this.held, whereabouts(this.run, selected, time, end));
     if (this.tipped) this.showTip(this.tipped);

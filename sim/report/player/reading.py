@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 
 from sim.figures.tables import groups, is_empty
-from sim.recording.tables import NAMES
-from sim.report.player.packing import TERMS
-from sim.report.player.recordings import Recording
-from sim.results import read_table
+from sim.recording.tables import NAMES, fault
+from sim.report.player.recordings import MAX_SLOTS, TERMS, Recording, slots_of
+from sim.report.text import MAX_SHOWN, visible
+from sim.results import ResultsError, read_table
 
 
 def recordings(folder: Path) -> list[Recording]:
@@ -36,13 +36,16 @@ def recordings(folder: Path) -> list[Recording]:
 
 
 def _recording(run: Path, label: str, row: pd.Series) -> Recording:
-    tables = {name: read_table(run / f"{name}.parquet") for name in NAMES}
+    tables = {name: _table(run / f"{name}.parquet") for name in NAMES}
+    wrong = _misfit(tables)
+    if wrong is not None:
+        raise ResultsError(f"{run / wrong}.parquet: leaves its pool; run the experiment again")
     every = _number(row, "record_every") or 1
     iterations = tables["iterations"]
     return Recording(
-        label=label,
+        label=_shown(label),
         allocator="" if is_empty(row.get("allocator")) else str(row["allocator"]),
-        num_slots=_number(row, "num_slots") or _slots(iterations),
+        num_slots=slots_of(iterations) or _number(row, "num_slots"),
         block_size=_number(row, "record_block_size") or None,
         iterations=iterations,
         phases=tables["phases"],
@@ -52,11 +55,47 @@ def _recording(run: Path, label: str, row: pd.Series) -> Recording:
     )
 
 
+def _table(path: Path) -> pd.DataFrame:
+    """A recorded table. Raises ResultsError if it is none."""
+    table = read_table(path)
+    wrong = fault(path.stem, table)
+    if wrong is not None:
+        raise ResultsError(f"{path}: {wrong}; run the experiment again")
+    return table
+
+
+def _misfit(tables: dict[str, pd.DataFrame]) -> str | None:
+    """The table that has slots which the pool of the iterations has not; None if all fit."""
+    if not len(tables["block_events"]) and not len(tables["table_events"]):
+        return None  # memory without addresses, which may be without a limit, too
+    terms = tables["iterations"][list(TERMS)]
+    slots = slots_of(tables["iterations"])
+    if (terms < 0).any(axis=None) or (terms.sum(axis=1) != slots).any() or slots > MAX_SLOTS:
+        return "iterations"
+    events, entries = tables["block_events"], tables["table_events"]
+    parts = events[["start_slot", "num_slots", "num_written", "num_reserved"]]
+    holds = events["num_written"] + events["num_reserved"]
+    ends = events["start_slot"] + events["num_slots"]
+    if (parts < 0).any(axis=None) or (ends > slots).any() or (holds > events["num_slots"]).any():
+        return "block_events"
+    here = entries[entries["place"].astype(str) == "device"]
+    is_out = (here["num_slots"] < 0) | (here["start_slot"] + here["num_slots"] > slots)
+    return "table_events" if is_out.any() else None
+
+
+def _shown(label: str) -> str:
+    """A label in which every character can be seen, cut where it is too long for a chooser."""
+    text = visible(" ".join(label.split()))
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
 def _number(row: pd.Series, name: str) -> int:
+    """A count in the summary, 0 if it is empty. Raises ResultsError if it is none."""
     value = row.get(name)
-    return 0 if is_empty(value) else int(float(str(value)))
-
-
-def _slots(iterations: pd.DataFrame) -> int:
-    """The pool of any iteration: its terms together."""
-    return int(iterations[list(TERMS)].iloc[0].sum()) if len(iterations) else 0
+    try:
+        number = 0 if is_empty(value) else int(float(str(value)))
+    except (ValueError, OverflowError):
+        number = -1
+    if number < 0:
+        raise ResultsError(f"summary.csv: {name} is no count; run the experiment again")
+    return number

@@ -11,6 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 MAX_CELLS = 24_000  # a grid of more is finer than the pixels of a screen
+MAX_END_S = 2**53 / 1e9  # a page's numbers hold whole nanoseconds up to there: 104 days
+MAX_SLOTS = 2**28  # of an experiment's pool
+TERMS = ("token_states", "reserved", "internal", "external", "cached", "free")
 DEFAULT_CELL_SLOTS = 16  # of memory without blocks that stands alone
 
 IntArray = NDArray[np.int64]
@@ -61,11 +64,13 @@ def by_replica(recording: Recording) -> list[Recording]:
     if "replica" not in iterations:
         return [recording]
     replicas = sorted(int(r) for r in iterations["replica"].unique())
+    own = {r: iterations[iterations["replica"] == r].reset_index(drop=True) for r in replicas}
     return [
         replace(
             recording,
             label=f"{recording.label}, replica {r}" if len(replicas) > 1 else recording.label,
-            iterations=iterations[iterations["replica"] == r].reset_index(drop=True),
+            num_slots=slots_of(own[r]),
+            iterations=own[r],
             events=events[events["replica"] == r].reset_index(drop=True),
             tables=tables
             if tables is None
@@ -74,6 +79,11 @@ def by_replica(recording: Recording) -> list[Recording]:
         )
         for r in replicas
     ]
+
+
+def slots_of(iterations: pd.DataFrame) -> int:
+    """The pool that all iterations are of, which is their terms together; 0 without iterations."""
+    return int(iterations[list(TERMS)].iloc[0].sum()) if len(iterations) else 0
 
 
 def unit_slots(recording: Recording) -> int:
@@ -137,7 +147,7 @@ def state_at(recording: Recording, time_s: float) -> IntArray:
     events = recording.events
     until = int(np.searchsorted(events["time_s"].to_numpy(), time_s, side="right"))
     begins = events["start_slot"].to_numpy(np.int64) // unit
-    ends = begins + events["num_slots"].to_numpy(np.int64) // unit
+    ends = begins - (-events["num_slots"].to_numpy(np.int64) // unit)  # the pool's last may be less
     for row in range(until):
         last[begins[row] : ends[row]] = row
     return last

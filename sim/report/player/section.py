@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from sim.report.player.packing import pack, packed_bytes
-from sim.report.player.recordings import Recording, by_replica, cell_slots, choose, first_pair
+from sim.report.player.recordings import (
+    MAX_END_S,
+    Recording,
+    by_replica,
+    cell_slots,
+    choose,
+    first_pair,
+)
 from sim.report.player.sampling import sample
 from sim.report.player.still import OWNERS, moments, patterns, still
 
@@ -33,8 +40,11 @@ def player_section(
     more than max_bytes, moments are sampled, and the page says so.
     """
     pools = [pool for r in recordings for pool in by_replica(r) if len(pool.events)]
+    long = [pool for pool in pools if pool.end_s > MAX_END_S]
+    pools = [pool for pool in pools if pool.end_s <= MAX_END_S]
+    too_long = f'<p class="kvp-notes">{_too_long(long)}</p>' if long else ""
     if not pools:
-        return None
+        return too_long or None
     chosen = choose(pools, max_runs)
     cells = cell_slots(chosen)
     bounded = [_bounded(pool, max_bytes // len(chosen)) for pool in chosen]
@@ -55,6 +65,7 @@ def player_section(
             '<p class="kvp-failed" hidden></p>',
             f'<div class="kvp-stills">{_NOSCRIPT}{"".join(pictures)}</div>',
             *(f'<p class="kvp-notes">{note}</p>' for note in _notes(pools, chosen, kept)),
+            too_long,
             f'<script type="application/json" class="kvp-data">{data}</script>',
             f"<script>(() => {{\n{script()}}})();</script>",
             "</div>",
@@ -92,6 +103,13 @@ def _json(data: dict[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _too_long(pools: Sequence[Recording]) -> str:
+    return (
+        f"{len(pools)} of the recorded pools go on for more than 104 days, which is more than the"
+        " player can show to the nanosecond: read their tables (kvsim export)."
+    )
+
+
 def _notes(
     pools: Sequence[Recording], chosen: Sequence[Recording], bounded: Sequence[Recording]
 ) -> list[str]:
@@ -108,9 +126,10 @@ def _notes(
     return notes
 
 
-_WORDS = """<p class="kvp-intro">The memory pool, cell by cell, while the run goes by. Each
-request has a colour and a number; runs side by side see the same arrivals on the same clock. Point
-at a cell to see who holds it, choose a request to follow it.</p>"""
+_WORDS = """<p class="kvp-intro">The same requests arrive at each of these memory pools, at the same
+times. Every square is a piece of the pool, and its colour and number say which request holds it: a
+pool is as good as it is full of solid colour. Play, point at a square to see what is in it, choose
+a request to follow it.</p>"""
 
 _NOSCRIPT = """<noscript><p>With JavaScript these pictures move: a player steps through the run,
 plays and scrubs it, shows who holds a block, its logical index, reference count and tokens, the
@@ -124,14 +143,24 @@ def _legend(name: str) -> str:
     def box(paint: str) -> str:
         return f'<rect x="1" y="1" width="16" height="12" rx="1" {paint}/>'
 
+    def owners(paint: str) -> str:  # three requests' colours, so that no colour seems to say more
+        stripes = (f'<rect x="{x}" y="1" width="6" height="12" {paint.format(i)}/>'
+                   for x, i in ((0, 0), (6, 1), (12, 2)))  # fmt: skip
+        return "".join(stripes)
+
+    solid = "".join(
+        f'<rect x="{6 * i}" y="1" width="6" height="12" fill="{OWNERS[i][0]}"/>' for i in range(3)
+    )
     outlined = 'fill="#0072B2" stroke="var(--kvp-ink)" stroke-width="2"'
+    number = '<text x="9" y="11" font-size="10" font-weight="600" text-anchor="middle"'
     items = [
-        item(box('fill="#0072B2"'), "tokens"),
-        item(box(f'fill="url(#{name}h1)"'), "reserved: will be written"),
-        item(box(f'fill="url(#{name}x5)"'), "internal waste: never will"),
-        item(box(outlined), "shared; ×n is its reference count"),
-        item(box(f'fill="url(#{name}d{len(OWNERS)})"'), "cached: held by nobody, findable"),
-        item(box('fill="none" stroke="var(--kvp-soft)"'), "free"),
-        item(box('fill="var(--kvp-external)"'), "unusable (external)"),
+        item(solid, "a colour, a number: a request; 23:6 is block 6 of request 23"),
+        item(box('fill="#0072B2"') + f'{number} fill="#fff">7</text>', "solid: its tokens"),
+        item(owners(f'fill="url(#{name}h{{}})"'), "striped: reserved, will be written"),
+        item(owners(f'fill="url(#{name}x{{}})"'), "crossed: wasted, never will be (internal)"),
+        item(box(outlined), "outlined: shared by n requests or samples (×n)"),
+        item(box(f'fill="url(#{name}d{len(OWNERS)})"'), "dotted: cached, held by nobody"),
+        item(box('fill="none" stroke="var(--kvp-soft)"'), "empty: free"),
+        item(box('fill="var(--kvp-external)"'), "grey: free but unusable (external)"),
     ]
     return f'<ul class="kvp-legend">{"".join(items)}</ul>'

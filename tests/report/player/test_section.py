@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from command import SMALL, kvsim
-from sim.report.player import player_section, recordings
+from sim.report.player import Recording, player_section, recordings
+from sim.report.player.recordings import state_at, unit_slots
 from sim.report.player.section import HERE, SCRIPTS, script
 from synthetic_log import synthetic
 
@@ -129,3 +130,40 @@ def test_every_module_of_the_page_is_in_it_and_says_what_it_does() -> None:
         text = path.read_text(encoding="utf-8")
         assert text.startswith("// ")
         assert text.count("\n") < 300
+
+
+def fleet(recording: Recording, num_replicas: int) -> Recording:
+    """Several replicas that do the same; num_slots is that of all, as in a summary."""
+    names = ("iterations", "phases", "events", "tables")
+    parts = {
+        name: pd.concat([getattr(recording, name).assign(replica=r) for r in range(num_replicas)])
+        for name in names
+        if getattr(recording, name) is not None
+    }
+    return replace(recording, num_slots=num_replicas * recording.num_slots, **parts)
+
+
+def test_the_pool_of_a_replica_is_its_own(pair: list) -> None:
+    runs = data_of(player_section([fleet(pair[1], 3)]))["runs"]
+    assert [run["numSlots"] for run in runs] == [1024] * 3
+    assert runs[2]["label"].endswith(", replica 2")
+
+
+def test_a_run_longer_than_the_page_can_count_is_told_of(pair: list) -> None:
+    long = replace(pair[0], phases=pair[0].phases.assign(end_s=1e7))
+    said = "1 of the recorded pools go on for more than 104 days"
+    assert said in player_section([long])
+    fragment = player_section([long, pair[1]])
+    assert said in fragment
+    assert len(data_of(fragment)["runs"]) == 1
+
+
+def test_the_last_slots_of_a_pool_may_be_fewer_than_a_block(pair: list) -> None:
+    """What is behind the last whole block is what its event says, not free."""
+    events = pair[1].events
+    rest = {**events.iloc[0].to_dict(), "start_slot": 1024, "num_slots": 8, "state": "external",
+            "request": -1, "time_s": 0.0}  # fmt: skip
+    whole = pd.concat([pd.DataFrame([rest]), events], ignore_index=True)
+    recording = replace(pair[1], num_slots=1032, events=whole)
+    assert unit_slots(recording) == 16
+    assert state_at(recording, 0.0)[-1] == 0
