@@ -15,7 +15,7 @@ from sim.runner import Row, Spec, Work, execute
 
 
 class Local(Executor):
-    """options.jobs processes. Workers write files, and give back rows alone."""
+    """options.jobs processes, no more than runs. Workers write files, and give back rows alone."""
 
     def __init__(self, address: str = "") -> None:
         pass
@@ -23,12 +23,13 @@ class Local(Executor):
     def ended(self, groups: Iterable[Sequence[Numbered]], work: Work) -> Ended:
         """Raises ResultsError if files cannot be written, or a process is killed."""
         asked_by = os.getpid()
-        tasks = (
+        tasks = [
             joblib.delayed(_numbered)(number, spec, work, asked_by)
             for group in groups
             for number, spec in group
-        )
-        ended = joblib.Parallel(n_jobs=work.options.jobs, return_as="generator_unordered")(tasks)
+        ]
+        jobs = min(work.options.jobs, max(1, len(tasks)))  # each is a process from the start
+        ended = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
         try:
             yield from ended
         except BrokenProcessPool:

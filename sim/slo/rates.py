@@ -10,7 +10,7 @@ from typing import Any
 import joblib
 
 from sim import results
-from sim.runner import RunOptions, code_digest, execute
+from sim.runner import RunOptions, Work, code_digest, execute
 from sim.runspec import RunSpec
 from sim.slo.lines import Line, at_rate
 from sim.slo.objectives import Objective
@@ -36,11 +36,9 @@ class Bench:
 
     def run(self, specs: Sequence[RunSpec]) -> list[Row]:
         """Make runs, or find them done; their summary rows."""
-        task = joblib.delayed(execute)
+        work = Work(self.folder, self.code, self.options)
         parallel = joblib.Parallel(n_jobs=min(self.options.jobs, max(1, len(specs))))
-        rows: list[Row] = parallel(
-            task(spec, self.folder, self.code, self.options) for spec in specs
-        )
+        rows: list[Row] = parallel(joblib.delayed(execute)(spec, work) for spec in specs)
         self.on_run(len(specs))
         return rows
 

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -199,7 +200,7 @@ def test_asking_for_what_is_not_there_says_what_is(tmp_path: Path) -> None:
         results.blocks(0)
     with pytest.raises(sim.ResultsError, match="of one seed the summary has all"):
         results.points  # noqa: B018
-    with pytest.raises(ValueError, match=r"^unknown figure 'pie'; accepted: waste, "):
+    with pytest.raises(sim.ResultsError, match=r"^unknown figure 'pie'; accepted: waste, "):
         results.figure("pie")
     committed = sim.read(ROOT / "results" / "worked_example")
     with pytest.raises(sim.ResultsError, match="run the experiment to have its tables"):
@@ -275,3 +276,62 @@ def test_tables_without_a_run() -> None:
         sim.capacity_table("no-such-model", "h100")
     table = sim.capacity_table(["llama-3-8b", "llama-3-70b"], "h100", [1, 4], block_size=32)
     assert table["reason"].astype(bool).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence"),
+    [
+        (lambda: sim.run(5), "experiment: 5 is no path; accepted: a mapping, or the path of a"),
+        (lambda: sim.run(b"x.yaml"), "experiment: b'x.yaml' is no path"),
+        (lambda: sim.run(BASE, 5), "folder: 5 is no path"),
+        (lambda: sim.run(BASE, "a\0b"), r"folder: 'a\\x00b' is no path"),
+        (lambda: sim.run(BASE, "a" * 300), "cannot be read: File name too long"),
+        (lambda: sim.read(None), "folder: null is no path"),
+        (lambda: sim.load(BASE, "x"), "overrides: 'x' is no mapping; accepted: dotted keys"),
+        (lambda: sim.load(BASE, []), r"overrides: \[\] is no mapping"),
+        (
+            lambda: sim.sweep(BASE, None),
+            "axes: null is no mapping; accepted: dotted",
+        ),
+        (
+            lambda: sim.load({**BASE, "description": "\ud800"}),
+            "description: .* has half a",
+        ),
+    ],
+)
+def test_what_cannot_be_read_as_it_is_meant_is_one_sentence(act: Any, sentence: str) -> None:
+    with pytest.raises((sim.ConfigError, sim.ResultsError), match=sentence):
+        act()
+
+
+def test_numbers_and_lists_of_numpy_and_pandas_are_numbers_and_lists() -> None:
+    axis = {"allocator.0.block_size": pd.Series([8, 16])}
+    whole = {**BASE, "kv_cache": {"num_slots": np.array(512)}, "sweep": axis}
+    config = sim.load({**whole, "allocator": [{"kind": "paged"}]}).config
+    assert config["kv_cache"]["num_slots"] == 512
+    results = sim.run(BASE, jobs=np.int64(1))  # type: ignore[arg-type]
+    assert len(results.requests(np.int64(0))) == len(results.requests(0))  # type: ignore[arg-type]
+
+
+def test_no_more_processes_begin_than_there_are_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand jobs for two runs were a thousand processes, and the memory of the machine."""
+    asked: list[int] = []
+    real = joblib.Parallel
+
+    def parallel(n_jobs: int, return_as: str) -> Any:
+        asked.append(n_jobs)
+        return real(1, return_as=return_as)
+
+    monkeypatch.setattr(joblib, "Parallel", parallel)
+    sim.run(BASE, jobs=1000)
+    assert asked == [len(sim.load(BASE).runs())]
+
+
+def test_a_figure_that_cannot_be_is_a_results_error(tmp_path: Path) -> None:
+    results = sim.run(BASE)
+    with pytest.raises(sim.ResultsError, match=r"^routing: needs an experiment with replicas$"):
+        results.figure("routing")
+    with pytest.raises(sim.ResultsError, match=r"unknown suffix; accepted: .png, .svg, .pdf"):
+        results.figure("waste").save(tmp_path / "waste")
+    with pytest.raises(sim.ResultsError, match="cannot be written: No such file"):
+        results.figure("waste").save(tmp_path / "no" / "waste.png")
