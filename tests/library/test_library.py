@@ -305,10 +305,11 @@ def test_what_cannot_be_read_as_it_is_meant_is_one_sentence(act: Any, sentence: 
 
 
 def test_numbers_and_lists_of_numpy_and_pandas_are_numbers_and_lists() -> None:
-    axis = {"allocator.0.block_size": pd.Series([8, 16])}
-    whole = {**BASE, "kv_cache": {"num_slots": np.array(512)}, "sweep": axis}
-    config = sim.load({**whole, "allocator": [{"kind": "paged"}]}).config
+    axis = {"allocator.block_size": pd.Series([8, 16])}
+    one = {**BASE, "kv_cache": {"num_slots": np.array(512)}, "allocator": {"kind": "paged"}}
+    config = sim.load({**one, "sweep": axis}).config
     assert config["kv_cache"]["num_slots"] == 512
+    assert config["sweep"] == {"allocator.block_size": [8, 16]}
     results = sim.run(BASE, jobs=np.int64(1))  # type: ignore[arg-type]
     assert len(results.requests(np.int64(0))) == len(results.requests(0))  # type: ignore[arg-type]
 
