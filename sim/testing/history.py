@@ -44,7 +44,7 @@ class SharedBeginnings(SequenceContent):
 def _sum_of(ranges: object) -> int:
     """Slots of ranges as held_ranges gives them, (first, count); -1 if it gives something else."""
     is_table = isinstance(ranges, np.ndarray) and ranges.ndim == 2 and ranges.shape[1] == 2
-    return int(ranges[:, 1].sum()) if is_table else -1  # type: ignore[call-overload, index]
+    return int(ranges[:, 1].sum()) if is_table else -1  # type: ignore[index]
 
 
 class History:
