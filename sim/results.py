@@ -150,7 +150,11 @@ def tidy(*folders: Path) -> None:
     Raises ResultsError if that cannot be.
     """
     for folder in folders:
-        for path in folder.glob(f".*{UNFINISHED}"):
+        try:
+            left = list(folder.glob(f".*{UNFINISHED}"))
+        except OSError as error:  # of a folder that is not there there is none
+            raise ResultsError(f"{folder}: cannot be read: {error.strerror}") from None
+        for path in left:
             remove(path)
 
 

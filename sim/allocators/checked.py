@@ -81,6 +81,8 @@ class CheckedAllocator(Allocator):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         self.inner.bind(num_slots, sequences, max_model_len)
+        has_begun = hasattr(self.inner, "recorded")
+        self._require(has_begun, "bind leaves no terms; it begins with super().bind(…)")
         self.can_swap = self.inner.can_swap
         self._check_now("bind")
 
@@ -102,13 +104,16 @@ class CheckedAllocator(Allocator):
         return self._ask("until_lost", lambda: self.inner.until_lost(row, rows, num_iterations))
 
     def can_admit(self, row: int, count: int) -> Admission:
-        return self._ask("can_admit", lambda: self.inner.can_admit(row, count))
+        answer = self._ask("can_admit", lambda: self.inner.can_admit(row, count))
+        return self._admission("can_admit", answer)
 
     def can_allocate(self, row: int) -> Admission:
-        return self._ask("can_allocate", lambda: self.inner.can_allocate(row))
+        answer = self._ask("can_allocate", lambda: self.inner.can_allocate(row))
+        return self._admission("can_allocate", answer)
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
         answer = self._ask("can_append", lambda: self.inner.can_append(rows, num_iterations))
+        self._require_whole("can_append", answer)
         self._require(
             0 <= answer <= num_iterations, f"can_append answers {answer} of {num_iterations}"
         )
@@ -127,12 +132,15 @@ class CheckedAllocator(Allocator):
         return self._ask("fragmented_for", lambda: self.inner.fragmented_for(row))
 
     def refusal(self, row: int) -> str:
-        return self.inner.refusal(row)
+        reason = self.inner.refusal(row)
+        is_text = isinstance(reason, str) and reason != ""
+        self._require(is_text, f"refusal gives no reason, but {reason!r}")
+        return reason
 
     def admit(self, row: int, count: int) -> Admission:
         expected, found = self.can_admit(row, count), self.lookup(row)
         before, rows_before = counted_state(self.inner), self.sequences.rows.copy()
-        verdict = self.inner.admit(row, count)
+        verdict = self._admission("admit", self.inner.admit(row, count))
         self._require(verdict == expected, f"admit answers {verdict!r} after {expected!r}")
         if verdict == Admission.OK:
             self._require_advance(rows_before, np.array([row]), np.array([found + count]))
@@ -144,6 +152,7 @@ class CheckedAllocator(Allocator):
     def append(self, rows: IntArray, counts: IntArray) -> int:
         before, rows_before = counted_state(self.inner), self.sequences.rows.copy()
         served = self.inner.append(rows, counts)
+        self._require_whole("append", served)
         self._require(0 <= served <= len(rows), f"append served {served} of {len(rows)} rows")
         advance = counts.copy()
         advance[served:] = 0
@@ -296,6 +305,15 @@ class CheckedAllocator(Allocator):
 
     def _require(self, condition: bool, sentence: str) -> None:
         require(condition, f"{self.kind}: {sentence}")
+
+    def _admission(self, name: str, answer: Any) -> Admission:
+        is_one = isinstance(answer, Admission)
+        self._require(is_one, f"{name} answers {answer!r}; accepted: Admission.OK, .LATER, .NEVER")
+        return Admission(answer)
+
+    def _require_whole(self, name: str, answer: Any) -> None:
+        is_whole = isinstance(answer, int | np.integer) and not isinstance(answer, bool)
+        self._require(is_whole, f"{name} answers {answer!r}; accepted: a whole number")
 
     def _require_totals(self, log: IntArray, operation: str) -> None:
         """No term is negative and all add to the pool, or to what unlimited memory has written.

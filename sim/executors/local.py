@@ -17,7 +17,7 @@ from sim.runner import Row, Spec, Work, execute
 
 
 class Local(Executor):
-    """options.jobs processes. Workers write files, and give back rows alone."""
+    """options.jobs processes, no more than runs. Workers write files, and give back rows alone."""
 
     def __init__(self, address: str = "") -> None:
         pass
@@ -25,12 +25,13 @@ class Local(Executor):
     def ended(self, groups: Iterable[Sequence[Numbered]], work: Work) -> Ended:
         """Raises ResultsError if files cannot be written, or a process is killed."""
         asked_by = os.getpid()
-        tasks = (
+        tasks = [
             joblib.delayed(_numbered)(number, spec, work, asked_by)
             for group in groups
             for number, spec in group
-        )
-        parallel = joblib.Parallel(n_jobs=work.options.jobs, return_as="generator_unordered")
+        ]
+        jobs = min(work.options.jobs, max(1, len(tasks)))  # each is a process from the start
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
         with _deaf_to_interrupts():
             ended = parallel(tasks)
         try:

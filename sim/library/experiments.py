@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from sim.config import PLUGINS
 from sim.experiment import Experiment, resolve_experiment
-from sim.library.plain import MAIN, plain
+from sim.library.plain import MAIN, count_of, mapping_of, path_of, plain
 from sim.library.results import Results, read, read_and_keep
 from sim.outcome import run_and_write
 from sim.points import OWN, points_table
@@ -25,6 +25,8 @@ from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 Source = str | PathLike[str] | Mapping[str, Any]
 NAME = "experiment"  # of a mapping that has none
 MAX_JOBS = 1024
+DOTTED = "dotted keys and their values"
+FOLDER = "the path of a folder"
 
 
 def load(experiment: Source | Experiment, overrides: Mapping[str, Any] | None = None) -> Experiment:
@@ -54,7 +56,8 @@ def load(experiment: Source | Experiment, overrides: Mapping[str, Any] | None = 
         if overrides:
             raise ConfigError(["overrides: the experiment is loaded already"])
         return experiment
-    return _resolved(*_document(experiment), overrides or {}, "overrides")
+    changes = mapping_of({} if overrides is None else overrides, "overrides", DOTTED)
+    return _resolved(*_document(experiment), changes, "overrides")
 
 
 def run(
@@ -85,7 +88,7 @@ def run(
     >>> results.problems
     []
     """
-    loaded = load(experiment, overrides)
+    loaded, jobs = load(experiment, overrides), count_of(jobs)
     _check_jobs(loaded, jobs)
     return _made(loaded, folder, RunOptions(jobs, force, check, progress="none"))[0]
 
@@ -95,7 +98,7 @@ def _made(
 ) -> tuple[Results, list[dict[str, Any]]]:
     """The results of an experiment, and the rows of its summary as they were measured."""
     if folder is not None:
-        outcome = run_and_write(experiment, Path(folder), options)
+        outcome = run_and_write(experiment, path_of(folder, "folder", FOLDER), options)
         return read(folder), outcome.rows
     place = Path(tempfile.mkdtemp(prefix="kvsim-"))
     try:
@@ -134,12 +137,13 @@ def sweep(
     >>> points["internal_frac"].is_monotonic_increasing
     True
     """
+    axes = mapping_of(axes, "axes", "dotted keys and lists of their values")
     document, start = _document(experiment)
     own = document.data.get("sweep") or {}
     changes: dict[str, Any] = {"sweep": {**own, **axes} if isinstance(own, dict) else axes}
     if seeds is not None:
         changes["seeds"] = seeds
-    loaded = _resolved(document, start, changes, "sweep")
+    loaded, jobs = _resolved(document, start, changes, "sweep"), count_of(jobs)
     _check_jobs(loaded, jobs)
     _, rows = _made(loaded, folder, RunOptions(jobs, progress="none"))
     cells = [name for name in loaded.runs()[0].cells if name not in OWN]
@@ -156,7 +160,7 @@ def sweep(
 def _document(source: Source) -> tuple[Document, Path]:
     """An experiment as plain data, and where its paths start. Raises ConfigError."""
     if not isinstance(source, Mapping):
-        path = Path(fspath(source))
+        path = path_of(source, NAME, "a mapping, or the path of a YAML file")
         return read_document(path), path.parent
     document = Document({}, NAME)
     problems: list[str] = []

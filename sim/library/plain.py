@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from sim.config import TABLES, build_part, resolve_part
 from sim.plugins import Report, shown
@@ -21,14 +22,16 @@ MAIN = "__main__"
 def plain(value: Any, path: KeyPath, report: Report) -> Any:
     """A copy of the value in mappings, lists, numbers, text and None; what is none is reported.
 
-    Tuples and arrays become lists, paths text, and a class "module:Class".
+    Tuples, arrays, series and indexes become lists, paths text, and a class "module:Class".
     """
     if len(path) > MAX_DEPTH:
         report(path[:1], f"nested too deeply; accepted: {MAX_DEPTH} levels")
         return None
     if isinstance(value, Mapping):
         return _mapping(value, path, report)
-    if isinstance(value, list | tuple | range | np.ndarray):
+    if isinstance(value, np.ndarray | pd.Series | pd.Index):
+        value = value.tolist()
+    if isinstance(value, list | tuple | range):
         return [plain(item, (*path, i), report) for i, item in enumerate(value)]
     if isinstance(value, type):
         return _place(value, path, report)
@@ -44,16 +47,23 @@ def _scalar(value: Any, path: KeyPath, report: Report) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and not (math.isfinite(value) and abs(value) <= MAX_NUMBER):
         report(path, f"{shown(value)} is no finite number of at most {MAX_NUMBER / 1e18:.1f}e18")
+    elif isinstance(value, str) and not _is_unicode(value):
+        report(path, f"{shown(value)} has half a character; accepted: text that UTF-8 can write")
     elif not isinstance(value, bool | int | float | str | None):
         accepted = "accepted: mappings, lists, numbers, text, paths, classes and None"
         report(path, f"{shown(value)} is a {type(value).__name__}; {accepted}")
     return value
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether a file could hold the text: single surrogates cannot be written."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _mapping(value: Mapping[Any, Any], path: KeyPath, report: Report) -> dict[str, Any]:
     found = {}
     for key, item in value.items():
-        if isinstance(key, str):
+        if isinstance(key, str) and _is_unicode(key):
             found[key] = plain(item, (*path, key), report)
         else:
             report(path, f"a key must be text, got {shown(key)}")
@@ -66,6 +76,26 @@ def _place(cls: type, path: KeyPath, report: Report) -> str:
     if getattr(module, cls.__qualname__, None) is not cls:
         report(path, f"{cls.__qualname__} cannot be imported; accepted: a class at the top level")
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def path_of(value: Any, key: str, accepted: str) -> Path:
+    """A path that a caller gave. Raises ConfigError if it is none."""
+    text = fspath(value) if isinstance(value, PathLike) else value
+    if not isinstance(text, str) or "\0" in text:
+        raise ConfigError([f"{key}: {shown(value)} is no path; accepted: {accepted}"])
+    return Path(text)
+
+
+def mapping_of(value: Any, key: str, accepted: str) -> Mapping[Any, Any]:
+    """What a caller gave for a mapping. Raises ConfigError if it is none."""
+    if not isinstance(value, Mapping):
+        raise ConfigError([f"{key}: {shown(value)} is no mapping; accepted: {accepted}"])
+    return value
+
+
+def count_of(value: Any) -> Any:
+    """A whole number of numpy's as Python's, all else as it is."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def made_part(key: str, value: Any) -> Any:

@@ -6,7 +6,7 @@ import io
 import json
 import shutil
 import weakref
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from sim import figures
-from sim.figures.base import Drawing
+from sim.figures.base import Drawing, FigureError
 from sim.figures.style import STYLE
+from sim.library.plain import count_of, path_of
 from sim.outcome import check_runs, read_results
 from sim.results import ResultsError, read_table
 
+FORMS = ("png", "svg", "pdf")
 RUNS = "runs"  # the folder of the tables of single runs
 
 
@@ -40,8 +42,15 @@ class Picture:
         return self._bytes("png")
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it as PNG, SVG or PDF; which one, the suffix says. Raises OSError."""
-        Path(path).write_bytes(self._bytes(Path(path).suffix.removeprefix(".")))
+        """Write it as PNG, SVG or PDF; which one, the suffix says. Raises ResultsError."""
+        place = path_of(path, "path", "the path of a file")
+        form = place.suffix.removeprefix(".").lower()
+        if form not in FORMS:
+            raise ResultsError(f"{place}: unknown suffix; accepted: .{', .'.join(FORMS)}")
+        try:
+            place.write_bytes(self._bytes(form))
+        except OSError as error:
+            raise ResultsError(f"{place}: cannot be written: {error.strerror}") from None
 
     def _bytes(self, form: str) -> bytes:
         buffer = io.BytesIO()
@@ -128,6 +137,7 @@ class Results:
 
     def _name_of(self, run: str | int | None) -> str:
         """The name of a run. Raises ResultsError if there is none such."""
+        run = count_of(run)
         if run is None and len(self.runs) == 1:
             return self.runs[0]
         if isinstance(run, int) and 0 <= run < len(self.runs):
@@ -146,16 +156,19 @@ class Results:
     def figure(self, name: str) -> Picture:
         """Draw one of the figures, from these tables alone.
 
-        Raises ValueError for an unknown name, FigureError if there is nothing to draw.
+        Raises ResultsError for an unknown name, or if there is nothing to draw.
         """
         if name not in figures.FIGURES:
-            raise ValueError(f"unknown figure {name!r}; accepted: {', '.join(figures.FIGURES)}")
+            raise ResultsError(f"unknown figure {name!r}; accepted: {', '.join(figures.FIGURES)}")
         if (self.folder / RUNS).exists():
             tables = read_results(self.folder)[0]
         else:
             tables = figures.Results(self.name, self.summary, {}, {}, {}, self.cost_source)
         with matplotlib.style.context(STYLE, after_reset=True):
-            return Picture(figures.FIGURES[name](tables))
+            try:
+                return Picture(figures.FIGURES[name](tables))
+            except FigureError as error:
+                raise ResultsError(f"{name}: {error}") from None
 
 
 def read(folder: str | PathLike[str]) -> Results:
@@ -172,7 +185,7 @@ def read(folder: str | PathLike[str]) -> Results:
     ...
     sim.results.ResultsError: no/such/folder/experiment.json: No such file or directory; ...
     """
-    folder = Path(fspath(folder))
+    folder = path_of(folder, "folder", "the path of a folder that kvsim run has written")
     facts = _facts(folder)
     if (folder / RUNS).exists():
         check_runs(folder, facts["runs"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from sim import metrics, tables
@@ -14,13 +16,17 @@ from sim.costs.base import CostModel
 from sim.costs.linear import Linear
 from sim.engine import Memory, Options, Run
 from sim.engine import simulate as simulate_run
-from sim.library.plain import made_part
+from sim.library.plain import count_of, made_part, mapping_of
+from sim.plugins import shown
 from sim.runspec import branches, follow_ups, max_tokens_of, sequence_content
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
 from sim.sequence import PRIORITY, Limits, new_requests
 from sim.yaml_nodes import ConfigError
 from workloads.trace import Trace
+
+RULES = ("column", "output", "max_model_len")  # what max_tokens may say
+LIMITS = ("ttft_s", "tpot_s", "e2e_s")
 
 
 class Simulation:
@@ -76,6 +82,8 @@ def simulate(  # noqa: PLR0913 - one for each part, and two more
     >>> done.status, done.summary["num_finished"], done.requests["output_tokens"].tolist()
     ('finished', 2, [5, 9])
     """
+    sizes = {"num_slots": num_slots, "max_model_len": max_model_len}
+    _check_values(trace, sizes, max_tokens, slo, seed)
     memory = made_part("allocator", allocator)
     policy = Fcfs() if scheduler is None else made_part("scheduler", scheduler)
     times = Linear() if cost is None else made_part("cost", cost)
@@ -93,6 +101,37 @@ def simulate(  # noqa: PLR0913 - one for each part, and two more
     used = CheckedAllocator(memory) if check else memory
     run = simulate_run(requests, Memory(num_slots, max_model_len), used, policy, times, options)
     return Simulation(run, slo or {})
+
+
+def _check_values(
+    trace: Trace,
+    sizes: Mapping[str, Any],
+    max_tokens: Any,
+    slo: Any,
+    seed: Any,
+) -> None:
+    """Raise ConfigError for what is no trace, no size, no limit or no seed."""
+    problems = []
+    if not isinstance(trace, Trace):
+        problems.append(f"trace: {shown(trace)} is a {type(trace).__name__}; accepted: a Trace")
+    numbers = {**sizes, "seed": seed}
+    if max_tokens is not None and not isinstance(max_tokens, str):
+        numbers["max_tokens"] = max_tokens
+    for key, value in numbers.items():
+        least = 0 if key == "seed" else 1
+        number = count_of(value)
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            problems.append(f"{key}: must be a whole number from {least} on, got {shown(value)}")
+    if isinstance(max_tokens, str) and max_tokens not in RULES:
+        accepted = ", ".join(RULES)
+        problems.append(f"max_tokens: got {max_tokens!r}; accepted: {accepted}, or a number")
+    for key, limit in mapping_of({} if slo is None else slo, "slo", ", ".join(LIMITS)).items():
+        is_limit = isinstance(limit, int | float | np.number) and limit > 0
+        if key not in LIMITS or not is_limit or not math.isfinite(limit):
+            accepted = f"accepted: seconds above 0 for {', '.join(LIMITS)}"
+            problems.append(f"slo: {key}: got {shown(limit)}; {accepted}")
+    if problems:
+        raise ConfigError(problems)
 
 
 def _check_needs(trace: Trace, allocator: Allocator, scheduler: Scheduler) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,7 @@ class Bench:
 
         Raises ResultsError if files cannot be written, or a process is killed.
         """
-        options = replace(self.options, jobs=min(self.options.jobs, max(1, len(specs))))
-        work = Work(self.folder, self.code, options)
+        work = Work(self.folder, self.code, self.options)
         with closing(Local().ended([list(enumerate(specs))], work)) as ended:
             rows = dict(ended)
         self.on_run(len(specs))

@@ -37,6 +37,8 @@ def check_allocator(
             for _ in range(num_steps):
                 random_step(history, rng)
             history.free_everything()
+            history.arrive(1, 1, 0, 1)
+            history.bind_again()
         except Exception as error:
             slots, longest = history.fast.num_slots, history.max_model_len
             error.add_note(f"seed {seed}: {slots} slots, sequences of at most {longest} tokens")
@@ -60,7 +62,7 @@ def random_step(history: History, rng: random.Random) -> None:
         lengths = prompt, rng.randint(1, 20), rng.randint(0, 9), rng.randint(1, prompt)
         history.arrive(*lengths, (rng.randint(0, 2), rng.choice([0, 5, 12, 60])))
     elif step == 3 and rows:
-        history.append(rows, [rng.randint(0, 9) for _ in rows])
+        history.append(rows, [rng.randint(0, rng.choice([9, 40])) for _ in rows])
     elif step == 4 and rows:
         history.decode(rows, rng.randint(1, 20))
     elif step == 6 and history.running:

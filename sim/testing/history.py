@@ -41,6 +41,12 @@ class SharedBeginnings(SequenceContent):
         return [(self._source + 1, 0, alike), *rest] if alike else rest
 
 
+def _sum_of(ranges: object) -> int:
+    """Slots of ranges as held_ranges gives them, (first, count); -1 if it gives something else."""
+    is_table = isinstance(ranges, np.ndarray) and ranges.ndim == 2 and ranges.shape[1] == 2
+    return int(ranges[:, 1].sum()) if is_table else -1  # type: ignore[index]
+
+
 class History:
     """Steps in the life of an allocator, taken by it and by a twin that goes the slow way.
 
@@ -99,7 +105,7 @@ class History:
                     f"{kind}: an empty pool answers LATER, so the request would wait for ever",
                 )
                 if verdict == Admission.NEVER:
-                    require(allocator.refusal(row) != "", f"{kind}: a refusal without a reason")
+                    allocator.refusal(row)
                 allocator.sequences.close(row)
         require(verdicts[0] == verdicts[1], f"{self.fast.kind}: twins answer {verdicts}")
         if verdict == Admission.OK:
@@ -205,6 +211,16 @@ class History:
         changed = difference(self.initial, self._idle_state())
         require(not changed, f"{self.fast.kind}: freeing everything does not restore {changed}")
 
+    def bind_again(self) -> None:
+        """Given a pool anew, an allocator has forgotten the sequences of the old one."""
+        self.steps.append("bind again")
+        self.slow.bind(self.fast.num_slots, SequenceTable(), self.max_model_len)
+        terms, begun = self.slow.terms, self.initial["terms"]
+        same = np.array_equal(terms, begun)
+        require(
+            same, f"{self.fast.kind}: a second bind begins with {terms}, the first with {begun}"
+        )
+
     def _idle_state(self) -> dict[str, IntArray]:
         """What an allocator without sequences looks like, whatever it still caches."""
         state = visible_state(self.fast)
@@ -227,6 +243,10 @@ class History:
                 f"{kind}: row {row} differs between batch and single",
             )
             slots = [allocator.held_ranges(row) for allocator in (self.fast, self.slow)]
+            require(
+                not self.fast.shows_slots or _sum_of(slots[0]) == rows[0].item(NUM_SLOTS),
+                f"{kind}: held_ranges of row {row} are not its {rows[0].item(NUM_SLOTS)} slots",
+            )
             require(
                 np.array_equal(slots[0], slots[1]),
                 f"{kind}: row {row} holds other slots than its twin",

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -199,7 +200,7 @@ def test_asking_for_what_is_not_there_says_what_is(tmp_path: Path) -> None:
         results.blocks(0)
     with pytest.raises(sim.ResultsError, match="of one seed the summary has all"):
         results.points  # noqa: B018
-    with pytest.raises(ValueError, match=r"^unknown figure 'pie'; accepted: waste, "):
+    with pytest.raises(sim.ResultsError, match=r"^unknown figure 'pie'; accepted: waste, "):
         results.figure("pie")
     committed = sim.read(ROOT / "results" / "worked_example")
     with pytest.raises(sim.ResultsError, match="run the experiment to have its tables"):
@@ -275,3 +276,84 @@ def test_tables_without_a_run() -> None:
         sim.capacity_table("no-such-model", "h100")
     table = sim.capacity_table(["llama-3-8b", "llama-3-70b"], "h100", [1, 4], block_size=32)
     assert table["reason"].astype(bool).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence"),
+    [
+        (lambda: sim.run(5), "experiment: 5 is no path; accepted: a mapping, or the path of a"),
+        (lambda: sim.run(b"x.yaml"), "experiment: b'x.yaml' is no path"),
+        (lambda: sim.run(BASE, 5), "folder: 5 is no path"),
+        (lambda: sim.run(BASE, "a\0b"), r"folder: 'a\\x00b' is no path"),
+        (lambda: sim.run(BASE, "a" * 300), "cannot be read: File name too long"),
+        (lambda: sim.read(None), "folder: null is no path"),
+        (lambda: sim.load(BASE, "x"), "overrides: 'x' is no mapping; accepted: dotted keys"),
+        (lambda: sim.load(BASE, []), r"overrides: \[\] is no mapping"),
+        (
+            lambda: sim.sweep(BASE, None),
+            "axes: null is no mapping; accepted: dotted",
+        ),
+        (
+            lambda: sim.load({**BASE, "description": "\ud800"}),
+            "description: .* has half a",
+        ),
+    ],
+)
+def test_what_cannot_be_read_as_it_is_meant_is_one_sentence(act: Any, sentence: str) -> None:
+    with pytest.raises((sim.ConfigError, sim.ResultsError), match=sentence):
+        act()
+
+
+def test_numbers_and_lists_of_numpy_and_pandas_are_numbers_and_lists() -> None:
+    axis = {"allocator.block_size": pd.Series([8, 16])}
+    one = {**BASE, "kv_cache": {"num_slots": np.array(512)}, "allocator": {"kind": "paged"}}
+    config = sim.load({**one, "sweep": axis}).config
+    assert config["kv_cache"]["num_slots"] == 512
+    assert config["sweep"] == {"allocator.block_size": [8, 16]}
+    results = sim.run(BASE, jobs=np.int64(1))  # type: ignore[arg-type]
+    assert len(results.requests(np.int64(0))) == len(results.requests(0))  # type: ignore[arg-type]
+
+
+def test_no_more_processes_begin_than_there_are_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand jobs for two runs were a thousand processes, and the memory of the machine."""
+    asked: list[int] = []
+    real = joblib.Parallel
+
+    def parallel(n_jobs: int, return_as: str) -> Any:
+        asked.append(n_jobs)
+        return real(1, return_as=return_as)
+
+    monkeypatch.setattr(joblib, "Parallel", parallel)
+    sim.run(BASE, jobs=1000)
+    assert asked == [len(sim.load(BASE).runs())]
+
+
+def test_a_figure_that_cannot_be_is_a_results_error(tmp_path: Path) -> None:
+    results = sim.run(BASE)
+    with pytest.raises(sim.ResultsError, match=r"^routing: needs an experiment with replicas$"):
+        results.figure("routing")
+    with pytest.raises(sim.ResultsError, match=r"unknown suffix; accepted: .png, .svg, .pdf"):
+        results.figure("waste").save(tmp_path / "waste")
+    with pytest.raises(sim.ResultsError, match="cannot be written: No such file"):
+        results.figure("waste").save(tmp_path / "no" / "waste.png")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"num_slots": 0}, "num_slots: must be a whole number from 1 on, got 0"),
+        ({"num_slots": 1.5}, "num_slots: must be a whole number from 1 on, got 1.5"),
+        ({"max_model_len": 0}, "max_model_len: must be a whole number from 1 on"),
+        ({"max_tokens": -1}, "max_tokens: must be a whole number from 1 on"),  # ran for ever
+        ({"max_tokens": "most"}, "max_tokens: got 'most'; accepted: column, output, max_model_len"),
+        ({"seed": -1}, "seed: must be a whole number from 0 on, got -1"),
+        ({"slo": {"ttft": 1}}, "slo: ttft: got 1; accepted: seconds above 0 for ttft_s"),
+        ({"slo": {"ttft_s": float("nan")}}, "slo: ttft_s: got nan"),
+        ({"trace": {}}, r"trace: {} is a dict; accepted: a Trace"),
+    ],
+)
+def test_a_wrong_value_of_a_simulation_is_named(change: dict[str, Any], sentence: str) -> None:
+    trace = sim.Trace(np.array([0]), np.array([25]), np.array([5]))
+    values = {"trace": trace, "allocator": {"kind": "paged"}, "num_slots": 256, **change}
+    with pytest.raises(sim.ConfigError, match=sentence):
+        sim.simulate(**values)

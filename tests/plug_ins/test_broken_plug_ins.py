@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from sim.allocators import Allocator
+from sim.allocators.base import Admission
 from sim.allocators.paged import Paged
+from sim.allocators.unbounded import Unbounded
 from sim.costs.linear import Linear
 from sim.routers.base import Router, Server
 from sim.routers.round_robin import RoundRobin
@@ -74,6 +76,79 @@ def test_an_exception_of_a_plug_in_tells_after_which_steps() -> None:
     assert caught.value.__notes__[0].startswith("seed 0: ")
     assert "the last of: " in caught.value.__notes__[1]
     assert caught.value.__notes__[1].endswith("])")
+
+
+class ForgetsSuper(Paged):
+    kind = "forgets_super"
+
+    def bind(self, num_slots: int, sequences: Any, max_model_len: int) -> None:
+        self.num_slots = num_slots
+
+
+class ServesNothing(Paged):
+    kind = "serves_nothing"
+
+    def append(self, rows: IntArray, counts: IntArray) -> int:
+        return None if super().append(rows, counts) else 0  # type: ignore[return-value]
+
+
+class SaysYes(Paged):
+    kind = "says_yes"
+
+    def can_admit(self, row: int, count: int) -> Admission:
+        return super().can_admit(row, count) is Admission.OK  # type: ignore[return-value]
+
+
+class PromisesTrue(Paged):
+    kind = "promises_true"
+
+    def can_append(self, rows: IntArray, num_iterations: int) -> int:
+        return bool(super().can_append(rows, num_iterations))
+
+
+class GivesNoReason(Paged):
+    kind = "gives_no_reason"
+
+    def refusal(self, row: int) -> str:
+        return None  # type: ignore[return-value]
+
+
+class HidesSlots(Paged):
+    kind = "hides_slots"
+
+    def held_ranges(self, row: int) -> IntArray:
+        return super().held_ranges(row)[1:]
+
+
+class Remembers(Unbounded):
+    """Keeps what it knew when it is given another pool."""
+
+    kind = "remembers"
+
+    def bind(self, num_slots: int, sequences: Any, max_model_len: int) -> None:
+        known = getattr(self, "recorded", None)
+        super().bind(num_slots, sequences, max_model_len)
+        if known is not None:
+            self.recorded[:] = known
+
+
+@pytest.mark.parametrize(
+    ("factory", "sentence"),
+    [
+        (ForgetsSuper, r"^forgets_super: bind leaves no terms; it begins with super\(\).bind"),
+        (ServesNothing, "^serves_nothing: append answers None; accepted: a whole number"),
+        (SaysYes, r"^says_yes: can_admit answers (True|False); accepted: Admission.OK, .LATER"),
+        (PromisesTrue, "^promises_true: can_append answers (True|False); accepted: a whole number"),
+        (lambda: GivesNoReason(7), "^gives_no_reason: refusal gives no reason, but None"),
+        (HidesSlots, r"^hides_slots: held_ranges of row \d+ are not its \d+ slots"),
+        (Remembers, "^remembers: "),
+    ],
+)
+def test_an_allocator_that_answers_what_is_no_answer_is_told_which(
+    factory: Callable[[], Any], sentence: str
+) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        check_allocator(factory)
 
 
 class AdmitsNobody(Fcfs):
