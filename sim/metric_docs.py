@@ -46,6 +46,16 @@ _RUN = {
     "engine": Metric("", "engine preset, where engines are compared", "the file"),
     "router": Metric("", "kind of the router, with replicas", "the file"),
     "num_replicas": Metric("replicas", "engines behind the router, with replicas", "the file"),
+    "record_every": Metric(
+        "iterations",
+        "with record: of so many iterations one is recorded; 1 if all are",
+        "sim/recording/tables.py",
+    ),
+    "record_block_size": Metric(
+        "slots",
+        "with record: slots of a recorded block; 0 of memory without blocks",
+        "sim/recording/tables.py",
+    ),
     "times_from": Metric(
         "",
         "cost model and what its times rest on: assumed, roofline, fitted, measured",
