@@ -204,11 +204,11 @@ def _write(rows: Sequence[Row], folder: Path) -> list[Path]:
 
     from sim import figures
     from sim.figures.capacity import draw_capacity
-    from sim.results import ResultsError, write_table
+    from sim.results import ResultsError, write_csv
 
     table = pd.DataFrame(list(rows))
     try:
-        write_table(folder / "capacity.csv", table)
+        write_csv(folder / "capacity.csv", table)
         drawn: list[Path] = []
         if (table["reason"] == "").any():
             drawn = figures.save(lambda: draw_capacity(table), folder / "figures", "capacity")

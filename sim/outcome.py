@@ -100,7 +100,7 @@ def _write_summary(path: Path, table: pd.DataFrame) -> list[Path]:
 
     Raises ResultsError.
     """
-    results.write_table(path, table)
+    results.write_csv(path, table)
     stored = summary_to_arrow(table)
     typed = path.with_suffix(".parquet")
     results.write_parquet(typed, stored.schema, [stored])
@@ -113,7 +113,7 @@ def _write_points(path: Path, rows: list[dict[str, Any]], cells: list[str]) -> l
         results.remove(path)  # of an earlier run
         return []
     own = [cell for cell in cells if cell not in points.OWN]
-    results.write_table(path, points.points_table(rows, own))
+    results.write_csv(path, points.points_table(rows, own))
     return [path]
 
 

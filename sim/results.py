@@ -173,7 +173,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
+def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a CSV file atomically."""
     with replacing(path) as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")

@@ -253,7 +253,7 @@ def _write_replicas(folder: Path, run: Run | FleetRun, spec: RunSpec) -> None:
     """A row for each replica, if there are any."""
     if isinstance(run, FleetRun):
         table = metrics.replicas_table(run, spec.slo, spec.config["kv_bytes_per_token"])
-        results.write_table(folder / "replicas.csv", table)
+        results.write_csv(folder / "replicas.csv", table)
 
 
 def environment() -> dict[str, Any]:

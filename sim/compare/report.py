@@ -160,7 +160,7 @@ def write_comparison(facts: Mapping[str, Any], folder: Path) -> list[Path]:
     table = pd.DataFrame([*facts["rows"], *alone], columns=columns)
     for count in ("num_a", "num_b", "num_agree"):
         table[count] = table[count].astype("Int64")
-    results.write_table(folder / "compare.csv", table)
+    results.write_csv(folder / "compare.csv", table)
     results.write_json(folder / "compare.json", facts)
     drawn = figures.save(lambda: draw_comparison(facts), folder / "figures", "compare")
     return [folder / "compare.csv", folder / "compare.json", *drawn]

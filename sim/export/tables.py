@@ -37,7 +37,7 @@ def write_tables(folder: Path, source: Source, suffix: str) -> list[Path]:
         columns += [(name, column, unit(column), meaning(name, column)) for column in schema]
     path = folder / "columns.csv"
     table = pd.DataFrame(columns, columns=["table", "column", "unit", "meaning"])
-    results.write_table(path, table)
+    results.write_csv(path, table)
     return [*paths, path]
 
 

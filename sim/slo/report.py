@@ -151,8 +151,8 @@ def write_capacities(
 ) -> list[Path]:
     """Write capacity_rates.csv, its points, the experiment and a figure; return the paths."""
     table, all_points = (_table(records) for records in (rows, points))
-    results.write_table(folder / "capacity_rates.csv", table)
-    results.write_table(folder / "capacity_points.csv", all_points)
+    results.write_csv(folder / "capacity_rates.csv", table)
+    results.write_csv(folder / "capacity_points.csv", all_points)
     known = {
         "file": experiment.file,
         "overrides": list(experiment.overrides),

@@ -37,6 +37,8 @@ def check_allocator(
             for _ in range(num_steps):
                 random_step(history, rng)
             history.free_everything()
+            history.arrive(history.max_model_len - 1, 20, 9, 1)  # the longest, in an empty pool
+            history.free_everything()
             history.arrive(1, 1, 0, 1)
             history.bind_again()
         except Exception as error:

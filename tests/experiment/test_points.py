@@ -25,7 +25,8 @@ def row(seed: int, status: str = "finished", **metrics: object) -> dict[str, obj
 def test_several_seeds_give_one_row_a_point_beside_the_summary(tmp_path: Path) -> None:
     experiment = load(tmp_path, HEAD + SHAREGPT + BOTH + SWEEP + "seeds: 3\n")
     outcome = run_and_write(experiment, tmp_path / "out", RunOptions())
-    assert outcome.files == [tmp_path / "out/summary.csv", tmp_path / "out/points.csv"]
+    written = [path.name for path in outcome.files]
+    assert written == ["summary.csv", "summary.parquet", "points.csv"]
     runs, points = (pd.read_csv(tmp_path / f"out/{name}.csv") for name in ("summary", "points"))
     assert points["allocator"].tolist() == ["contiguous", "paged", "paged", "paged"]
     assert points["num_seeds"].tolist() == [3, 3, 3, 0]
@@ -42,7 +43,7 @@ def test_one_seed_has_no_points_and_leaves_none_of_an_earlier_run(tmp_path: Path
     run_and_write(load(tmp_path, text, "seeds=2"), tmp_path / "out", RunOptions())
     assert (tmp_path / "out/points.csv").exists()
     outcome = run_and_write(load(tmp_path, text), tmp_path / "out", RunOptions())
-    assert outcome.files == [tmp_path / "out/summary.csv"]
+    assert [path.name for path in outcome.files] == ["summary.csv", "summary.parquet"]
     assert not (tmp_path / "out/points.csv").exists()
 
 

@@ -27,7 +27,7 @@ def folder_of(path: Path, rows: Rows, **config: Any) -> Path:
     front = ["experiment", "run", "seed", "status", "allocator", *cells, "reason"]
     columns = front + [name for name in names if name not in front]
     path.mkdir(parents=True, exist_ok=True)
-    results.write_table(path / "summary.csv", pd.DataFrame(full, columns=columns))
+    results.write_csv(path / "summary.csv", pd.DataFrame(full, columns=columns))
     facts = {"name": path.name, "config": {"name": path.name, **config}}
     results.write_json(path / "experiment.json", facts)
     return path
@@ -51,7 +51,7 @@ def with_requests(path: Path, run: str, latencies: Any, digest: str = "d") -> No
         "finish_s": arrival + latencies,
         "status": "finished",
     }
-    results.write_table(where / "requests.parquet", pd.DataFrame(table))
+    pd.DataFrame(table).to_parquet(where / "requests.parquet")
     results.write_json(where / "summary.json", {"run": run})
     results.write_manifest(where, {"key": run, "trace": {"digest": digest}})
     keys = path / "runs" / "keys.json"

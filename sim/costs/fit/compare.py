@@ -162,7 +162,7 @@ def compare(results_folder: Path, measured_folder: Path) -> tuple[pd.DataFrame, 
     table = comparison(simulated, measured)
     paths = [results_folder / "comparison.csv", results_folder / "figures" / "comparison.png"]
     try:
-        results.write_table(paths[0], table)
+        results.write_csv(paths[0], table)
         paths[1].parent.mkdir(parents=True, exist_ok=True)
         with mpl.style.context(str(style.STYLE)):
             _draw(simulated, measured, results_folder, paths[1])
