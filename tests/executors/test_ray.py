@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
-from clusters import PATIENCE_S, RayOnLoopback, ray_on_loopback
-from executed import NUM_RUNS, NUM_TRACES, follow, results_of, started, told
+from clusters import ray_on_loopback
+from executed import NUM_RUNS, NUM_TRACES, SWEEP, TOLD, follow, results_of, started, told
 
 from command import ROOT
 from sim.cli import main
 
+# memory that kills the process it is in, once, if a file says so
+MORTAL = """
+import signal
+from contextlib import suppress
 
-def kill_a_worker(ray: RayOnLoopback) -> None:
-    """Kill a process that is at a run, which Ray calls after the function, as soon as there is one.
+from sim.allocators import Paged
 
-    Runs that were found done end before any is made.
-    """
-    for _ in range(100 * PATIENCE_S):
-        for child in psutil.Process(ray.process.pid).children(recursive=True):
-            with suppress(psutil.Error):  # it may end meanwhile
-                if "_carry_out" in " ".join(child.cmdline()):
-                    child.send_signal(signal.SIGKILL)
-                    return
-        time.sleep(0.01)
-    raise TimeoutError(f"Ray is at no run after {PATIENCE_S} s")
+
+class Mortal(Paged):
+    kind = "mortal"
+
+    def bind(self, *args):
+        super().bind(*args)
+        with suppress(FileNotFoundError):
+            os.unlink(os.environ["FATAL"])
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 @pytest.mark.slow
@@ -37,6 +37,10 @@ def kill_a_worker(ray: RayOnLoopback) -> None:
 def test_a_sweep_that_is_interrupted_and_loses_a_worker_has_the_bytes_of_a_local_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fatal = folder / "fatal"
+    monkeypatch.setenv("FATAL", str(fatal))
+    (folder / "told.py").write_text(TOLD + MORTAL)
+    (folder / "swept.yaml").write_text(SWEEP.replace("kind: paged", 'kind: "told:Mortal"'))
     with ray_on_loopback(f"{ROOT}:{folder}") as ray:
         process = started(folder, ray.executor)
         code, lines = follow(process, lambda: process.send_signal(signal.SIGINT))
@@ -45,8 +49,9 @@ def test_a_sweep_that_is_interrupted_and_loses_a_worker_has_the_bytes_of_a_local
         (folder / "told.txt").unlink()
 
         process = started(folder, ray.executor)
-        code, lines = follow(process, lambda: kill_a_worker(ray))
+        code, lines = follow(process, fatal.touch)
         assert (code, lines) == (0, [])
+        assert not fatal.exists()  # somebody has died of it
     shipped = told(folder / "told.txt")
     assert {loader for loader, _ in shipped["loaded"]} == {process.pid}
     assert len(shipped["loaded"]) == len(set(shipped["loaded"])) <= NUM_TRACES
