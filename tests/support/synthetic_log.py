@@ -10,21 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from sim.recording.tables import BLOCK_EVENTS
 from sim.report.player import Recording
 
 STEP_S = 0.02
-EVENT = (
-    "time_s",
-    "start_slot",
-    "num_slots",
-    "request",
-    "sequence",
-    "index",
-    "num_written",
-    "num_reserved",
-    "ref_count",
-    "state",
-)  # fmt: skip
+EVENT = tuple(name for name in BLOCK_EVENTS if name != "replica")
 
 
 @dataclass
