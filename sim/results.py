@@ -52,8 +52,10 @@ class ResultsError(Exception):
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file beside path that takes its place when the block ends without an error.
 
-    Raises ResultsError if the folder cannot be written.
+    A link stays one: what it leads to is replaced. Raises ResultsError if the folder cannot be
+    written, or if path is a device, a pipe or a folder, whose place a file must not take.
     """
+    path = _target(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(UNFINISHED, f".{path.name}.", path.parent)
@@ -70,6 +72,18 @@ def replacing(path: Path) -> Iterator[Path]:
         raise ResultsError(f"{path}: cannot be written: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _target(path: Path) -> Path:
+    """Where the file is to stand, which is not where a link to it stands."""
+    try:
+        target = path.resolve() if path.is_symlink() else path
+        if target.exists() and not target.is_file():
+            raise ResultsError(f"{path}: cannot be written: not a file; accepted: a file's path")
+    except (OSError, RuntimeError) as error:  # a link to itself
+        reason = error.strerror if isinstance(error, OSError) else "a loop of links"
+        raise ResultsError(f"{path}: cannot be written: {reason}") from error
+    return target
 
 
 def open_run(folder: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from sim import tables
 from sim.experiment import load_experiment
 from sim.outcome import draw_again, run_and_write, summary_table
+from sim.results import ResultsError, replacing
 from sim.runner import RunOptions
 
 ROOT = Path(__file__).parents[2]
@@ -223,3 +224,26 @@ def test_figures_are_drawn_from_files_without_the_columns_too(folder: Path) -> N
         table.drop(columns=["run", "replica"], errors="ignore").to_parquet(path)
     draw_again(where, names)
     assert {path.name: path.read_bytes() for path in drawn} == before
+
+
+def test_a_file_never_takes_the_place_of_a_pipe_or_a_folder(tmp_path: Path) -> None:
+    """Nor of a device: a file renamed to /dev/null would be its end for the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(ResultsError, match="not a file"), replacing(tmp_path / name):
+            pytest.fail("nothing is to be written")
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "folder").is_dir()
+
+
+def test_a_link_stays_a_link_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "table.csv")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with replacing(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "far" / "table.csv").read_text() == "new"
+    with pytest.raises(ResultsError, match="loop"), replacing(tmp_path / "loop"):
+        pytest.fail("nothing is to be written")
