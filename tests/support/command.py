@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +32,37 @@ figures: [waste]
 """
 
 
-def kvsim(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sim.cli", *map(str, arguments)],
-        capture_output=True,
+@cache
+def _server() -> subprocess.Popen[str]:
+    """A process that has imported what commands need, and forks for each: see command_server.py."""
+    return subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("command_server.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
-        cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=200,
     )
+
+
+def kvsim(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """kvsim with these arguments in that folder, in a process of its own."""
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with tempfile.TemporaryDirectory() as scratch:
+        streams = {name: Path(scratch) / name for name in ("stdout", "stderr")}
+        command = {
+            "arguments": [*map(str, arguments)],
+            "cwd": str(cwd),
+            "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+            **{name: str(path) for name, path in streams.items()},
+        }
+        server.stdin.write(json.dumps(command) + "\n")
+        server.stdin.flush()
+        code = server.stdout.readline()
+        assert code, "the server of commands has ended"
+        out, err = (path.read_text(encoding="utf-8") for path in streams.values())
+    return subprocess.CompletedProcess([*map(str, arguments)], int(code), out, err)
 
 
 def runs(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
