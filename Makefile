@@ -12,13 +12,13 @@ test: .venv/installed-dev
 	$(BIN)/python -m ruff format --check
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest -n auto -q --ignore=tests/kernels_interp --ignore=tests/kernels_static
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q tests/kernels_interp
-	$(BIN)/python -m pytest -q tests/kernels_static
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n auto -q tests/kernels_interp
+	$(BIN)/python -m pytest -n auto -q tests/kernels_static
 
 # What the oldest supported triton makes of the kernels: that version, and a numpy that its
 # interpreter can take, before the installed ones.
 test-oldest-triton: .venv/oldest-triton
-	PYTHONPATH=.venv/oldest-triton $(BIN)/python -m pytest -q tests/kernels_static
+	PYTHONPATH=.venv/oldest-triton $(BIN)/python -m pytest -n auto -q tests/kernels_static
 
 lint: .venv/installed-dev
 	$(BIN)/python -m ruff check --fix
