@@ -6,54 +6,33 @@ ConfigError.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sim import naming
-from sim.axes import Axis, read_axes, sampling_lines
+from sim.axes import Axis, read_axes
 from sim.cells import Cell, Errors, expand, flush, skip_misfits
-from sim.config import PLUGINS, ConfigError, Point, build_part
-from sim.costs import CostModel
+from sim.config import ConfigError, Point
+from sim.figure_keys import BLOCK_FIGURES, check_block_figures, check_figures
 from sim.meeting import meet_trace
-from sim.plugins import Config, Report, guess
+from sim.plugins import Config, Report
+from sim.remarks import remarks_on
 from sim.replays import ReplaySpec, read_replays
 from sim.runspec import RunSpec, uses_seed
 from sim.yaml_nodes import Document, apply_override, dotted, read_document
-from workloads import installed
 
 __all__ = [
-    "FIGURE_NAMES",
     "ConfigError",
     "Experiment",
     "RunSpec",
     "load_experiment",
 ]
 
-FIGURE_NAMES = (
-    "waste",
-    "timeline",
-    "requests",
-    "metric_vs_sweep",
-    "pool_map",
-    "block_tables",
-    "batched",
-    "latency_vs_rate",
-    "waste_vs_load",
-    "block_size_forces",
-    "engines",
-    "block_size_sharing",
-    "steps",
-    "routing",
-)
-BLOCK_FIGURES = {"pool_map", "block_tables"}
-LOAD_FIGURES = ("latency_vs_rate", "waste_vs_load")
 MAX_SEEDS = 10_000
 MAX_SEED = (1 << 63) - 1
-MAX_CHANGES_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -126,11 +105,11 @@ def resolve_experiment(document: Document, folder: Path) -> Experiment:
         return _replays(data, folder, errors)
     axes = read_axes(data.get("sweep"), errors.add)
     seeds = _seeds(data.get("seeds"), errors.add)
-    _check_figures(data.get("figures"), axes, errors.add)
+    check_figures(data.get("figures"), axes, errors.add)
     cells = expand(data, axes, folder, errors)
     skip_misfits(cells)
     for cell in cells:
-        _check_pictures(cell)
+        check_block_figures(cell)
     flush(cells, errors)
     errors.raise_if_any()
     changes = [
@@ -182,29 +161,6 @@ def _seeds(value: Any, report: Report) -> list[int]:
     return [0]
 
 
-def _check_figures(names: Any, axes: Sequence[Axis], report: Report) -> None:
-    if not isinstance(names, list):
-        return  # reported with the other top-level keys
-    has_load = any(axis.path[-1] == "rate" and len(axis.values) > 1 for axis in axes)
-    for i, name in enumerate(names):
-        if isinstance(name, str) and name not in FIGURE_NAMES:
-            report(("figures", i), f"unknown figure {name!r}{guess(name, list(FIGURE_NAMES))}")
-        elif name in names[:i]:
-            report(("figures", i), f"{name} is named twice")
-        elif name in LOAD_FIGURES and not has_load:
-            report(("figures", i), f"{name} needs a sweep of workload.arrivals.rate")
-
-
-def _check_pictures(cell: Cell) -> None:
-    """Figures of blocks are of the one pool there is."""
-    if cell.point is None or "replicas" not in cell.point.config:
-        return
-    names = cell.point.top.figures or []
-    for i, name in enumerate(names):
-        if name in BLOCK_FIGURES:
-            cell.report(("figures", i), f"{name} shows one pool, and replicas have one each")
-
-
 def _experiment(
     data: Config,
     sweep: tuple[list[Cell], list[Axis]],
@@ -213,43 +169,42 @@ def _experiment(
     changes: list[str],
 ) -> Experiment:
     """Put the resolved cells of a sweep together. changes says what was done to their traces."""
-    all_cells, axes = sweep
-    cells = [cell for cell in all_cells if cell.point is not None]
-    top = _point(cells[0]).top
-    budgets = dict.fromkeys(_point(cell).budget_lines for cell in cells)
-    lines = [*_engine_lines(cells), *itertools.chain.from_iterable(budgets)]
-    lines += sampling_lines(axes)
-    fleets = [
-        _point(cell).config["replicas"] for cell in cells if "replicas" in _point(cell).config
-    ]
-    lines += dict.fromkeys(map(_replicas_line, fleets))
-    workloads = [_point(cell).config["workload"] for cell in cells]
-    unseeded = {config["kind"]: None for config in workloads if not uses_seed(config)}
-    if unseeded and len(seeds) > 1:
-        lines.append(f"seeds         {', '.join(unseeded)} draws nothing: one run for all seeds")
-    changes = list(dict.fromkeys(changes))
-    lines += changes[:MAX_CHANGES_SHOWN]
-    if len(changes) > MAX_CHANGES_SHOWN:
-        lines.append(f"workload      … and {len(changes) - MAX_CHANGES_SHOWN} more such changes")
-    warnings = dict.fromkeys(itertools.chain.from_iterable(_point(c).warnings for c in cells))
-    warnings |= dict.fromkeys(line for cell in cells for line in cell.warnings)
-    warnings |= dict.fromkeys(f"skipped: {cell.skip}" for cell in all_cells if cell.skip)
-    costs = _cost_facts(cells, folder)
-    lines += [f"cost          {note}" for note in costs.notes][:MAX_CHANGES_SHOWN]
-    warnings |= costs.warnings
-    warnings |= dict.fromkeys(_clashes(cells))
+    cells, axes = sweep
+    resolved = [(cell.entry, cell.point) for cell in cells if cell.point is not None]
+    top = resolved[0][1].top
+    remarks = remarks_on(cells, axes, seeds, folder, changes)
     return Experiment(
         name=top.name,
         description=top.description.strip(),
         figures=tuple(top.figures or ()),
-        cost_source="; ".join(costs.sources),
-        config=_resolved(data, cells, seeds),
-        specs=tuple(_specs(all_cells, seeds, folder, [axis.key for axis in axes])),
-        pool_lines=tuple(lines),
-        warnings=tuple(warnings),
-        cost_errors=tuple(costs.errors),
+        cost_source="; ".join(remarks.cost_sources),
+        config=_resolved(data, resolved, seeds),
+        specs=tuple(_specs(cells, seeds, folder, [axis.key for axis in axes])),
+        pool_lines=remarks.lines,
+        warnings=remarks.warnings,
+        cost_errors=remarks.cost_errors,
         report=top.report,
     )
+
+
+def _resolved(data: Config, resolved: list[tuple[int, Point]], seeds: list[int]) -> Config:
+    """The experiment as plain data, from (allocator entry, point). What is swept shows its first
+    value.
+    """
+    first = resolved[0][1]
+    firsts = dict(reversed(resolved))
+    return {
+        "name": first.top.name,
+        "description": first.top.description.strip(),
+        **first.config,
+        "allocator": [firsts[entry].config["allocator"] for entry in sorted(firsts)],
+        "seeds": seeds,
+        "sweep": data.get("sweep") or {},
+        "slo": first.slo,
+        "figures": list(first.top.figures or ()),
+        **({"record": {"max_events": first.top.max_events}} if first.top.max_events else {}),
+        **({"report": True} if first.top.report else {}),
+    }
 
 
 def _specs(
@@ -299,85 +254,13 @@ def _allocators(cells: list[Cell]) -> Iterator[Config]:
             yield known.get((cell.entry, cell.data.get("engine")), as_written)
 
 
-def _point(cell: Cell) -> Point:
-    assert cell.point is not None  # a cell without one has reported why, which was raised
-    return cell.point
-
-
-@dataclass(frozen=True)
-class _CostFacts:
-    """Of every cost model of an experiment, each once: the keys of dicts, in order."""
-
-    sources: dict[str, None] = field(default_factory=dict)
-    notes: dict[str, None] = field(default_factory=dict)
-    errors: dict[str, None] = field(default_factory=dict)
-    warnings: dict[str, None] = field(default_factory=dict)
-
-
-def _cost_facts(cells: list[Cell], folder: Path) -> _CostFacts:
-    """Where times come from, and what is worth knowing of them."""
-    facts = _CostFacts()
-    for cell in cells:
-        cost: CostModel = build_part("cost", _point(cell).config["cost"], folder)
-        facts.sources[f"{cost.kind}: {cost.source}"] = None
-        facts.notes.update(dict.fromkeys(cost.notes))
-        facts.errors.update(dict.fromkeys(cost.errors))
-        facts.warnings.update(dict.fromkeys(cost.warnings))
-    return facts
-
-
-def _clashes(cells: list[Cell]) -> Iterator[str]:
-    """The names that are built in and that an installed package has, too."""
-    for cell in cells:
-        for key, (table, base) in PLUGINS.items():
-            kind = _point(cell).config[key]["kind"]
-            sentence = installed.clash(kind, base, table) if kind in table else None
-            if sentence:
-                yield f"{key}: {sentence}"
-
-
-def _resolved(data: Config, cells: list[Cell], seeds: list[int]) -> Config:
-    """The experiment as plain data. What is swept shows its first value."""
-    firsts = {cell.entry: _point(cell) for cell in reversed(cells)}
-    first = _point(cells[0])
-    return {
-        "name": first.top.name,
-        "description": first.top.description.strip(),
-        **first.config,
-        "allocator": [firsts[entry].config["allocator"] for entry in sorted(firsts)],
-        "seeds": seeds,
-        "sweep": data.get("sweep") or {},
-        "slo": first.slo,
-        "figures": list(first.top.figures or ()),
-        **({"record": {"max_events": first.top.max_events}} if first.top.max_events else {}),
-        **({"report": True} if first.top.report else {}),
-    }
-
-
-def _engine_lines(cells: list[Cell]) -> list[str]:
-    """What the engines set, and below each what the experiment says instead."""
-    found: dict[tuple[str, ...], dict[str, None]] = {}
-    for cell in cells:
-        swept = [axis.path for axis in cell.indices]
-        overrides = cell.overlay.overrides(cell.entry_path, swept)
-        found.setdefault(cell.overlay.lines(), {}).update(dict.fromkeys(overrides))
-    return [line for lines, overrides in found.items() for line in (*lines, *overrides)]
-
-
-def _replicas_line(replicas: Config) -> str:
-    """How many replicas share the load, for a reader."""
-    settings = ", ".join(f"{k} {v}" for k, v in replicas["router"].items() if k != "kind")
-    router = replicas["router"]["kind"] + (f": {settings}" if settings else "")
-    return f"replicas      {replicas['count']:,}, each with that pool, behind {router}"
-
-
 def _check_different(cells: list[Cell], errors: Errors) -> None:
     """Refuse two allocators, or two engines, that would make the same run."""
     seen: dict[str, Cell] = {}
     for cell in cells:
         if cell.point is None:
             continue
-        config = {key: value for key, value in _point(cell).config.items() if key != "engine"}
+        config = {key: value for key, value in cell.point.config.items() if key != "engine"}
         other = seen.setdefault(json.dumps(config, sort_keys=True), cell)
         engine, its = cell.data.get("engine"), other.data.get("engine")
         if engine != its:

@@ -21,7 +21,8 @@ from sim.axes import ALL, LIST, SWEEPABLE, ZIP
 from sim.classes import Table
 from sim.config import DEFAULT_ROUTER, DEFAULTS, MAX_TOKENS_RULES, NAME, PLUGINS, TABLES
 from sim.engine_presets import ENGINES, PARTS
-from sim.experiment import FIGURE_NAMES, MAX_SEED, MAX_SEEDS
+from sim.experiment import MAX_SEED, MAX_SEEDS
+from sim.figure_keys import FIGURE_NAMES
 from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
 from sim.hardware_keys import ConfigKeys, DeviceKeys, ModelKeys
 from sim.hardware_types import MAX_MODEL_LEN

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from experiment_files import BOTH, HEAD, INLINE, PAGED, SHAREGPT, errors_of, ids, load
 from sim import outcome
 from sim.engine import simulate
-from sim.experiment import FIGURE_NAMES
+from sim.figure_keys import FIGURE_NAMES
 from sim.naming import Names
 from sim.sequence import FINAL_TOKENS, MAX_FINAL_TOKENS
 from workloads.trace import Trace
