@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sim.config import MAX_TOKENS_RULES, resolve_part
 from sim.hardware_types import GIB, MAX_MODEL_LEN, Device
 from sim.paths import find_path
+from sim.plugin_keys import MAX_TOKENS_RULES, resolve_part
 from sim.plugins import Config, Report, Strict, guess, shown, validate
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from sim.allocators import Allocator
 from sim.allocators.declared import declared_prefixes
 from sim.cells import Cell
-from sim.config import build_part
 from sim.engine_presets import REQUIRED
+from sim.plugin_keys import build_part
 from sim.plugins import Config, Report
 from sim.routers import Router
 from sim.runspec import load_trace, sequence_content, uses_seed

@@ -65,6 +65,22 @@ UNKNOWN_KEY = "unknown key"  # how the sentence about one begins
 _KEYED = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*): (.+)", re.DOTALL)
 
 
+class Reported:
+    """Whether any of the reports that it stands before has been told of anything."""
+
+    def __init__(self) -> None:
+        self.any = False
+
+    def before(self, report: Report) -> Report:
+        """A report that notes that there was one, and passes it on."""
+
+        def note(path: KeyPath, sentence: str) -> None:
+            self.any = True
+            report(path, sentence)
+
+        return note
+
+
 def guess(word: str, accepted: list[str]) -> str:
     """The end of a sentence about an unknown word: a guess if one is near, and what is accepted."""
     near = get_close_matches(word, accepted, n=1)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from sim.axes import Axis, sampling_lines
 from sim.cells import Cell
-from sim.config import PLUGINS, Point, build_part
+from sim.config import Point
 from sim.costs import CostModel
+from sim.plugin_keys import PLUGINS, build_part
 from sim.plugins import Config
 from sim.runspec import uses_seed
 from workloads import installed

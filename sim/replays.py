@@ -14,9 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sim.config import NAME, resolve_part
+from sim.config import no_folder_name
 from sim.keys import ReplayedTrace, ReplayKeys
-from sim.plugins import Config, Report, guess, shown, validate
+from sim.plugin_keys import resolve_part
+from sim.plugins import Config, Report, Reported, guess, shown, validate
 from sim.policies import POLICIES, References, hit_rate, references
 from sim.policies.replay import hit_blocks
 from sim.policies.sweep import default_capacities, rows
@@ -93,25 +94,20 @@ class _Trace:
 
 def read_replays(data: Config, folder: Path, report: Report) -> Replays | None:
     """Check the keys of a replay and load its traces; None if anything was reported."""
-    reported = 0
-
-    def count(path: KeyPath, sentence: str) -> None:
-        nonlocal reported
-        reported += 1
-        report(path, sentence)
-
-    keys = validate(ReplayKeys, data, (), count)
+    reported = Reported()
+    report = reported.before(report)
+    keys = validate(ReplayKeys, data, (), report)
     if isinstance(keys, ReplayKeys):
-        _check_names(keys, count)
-    traces = list(_read_traces(data, folder, count))
-    if reported or not isinstance(keys, ReplayKeys):
+        _check_names(keys, report)
+    traces = list(_read_traces(data, folder, report))
+    if reported.any or not isinstance(keys, ReplayKeys):
         return None
     for trace in traces:
-        _meet(trace, keys.capacity_tokens, folder, count)
-    if not reported and all(trace.skip for trace in traces):
+        _meet(trace, keys.capacity_tokens, folder, report)
+    if not reported.any and all(trace.skip for trace in traces):
         for trace in traces:
-            count(("traces", trace.label, "workload"), trace.skip)
-    if reported:
+            report(("traces", trace.label, "workload"), trace.skip)
+    if reported.any:
         return None
     policies = [name for name in POLICIES if name in keys.policies or name in BOUNDS]
     return Replays(
@@ -125,8 +121,8 @@ def read_replays(data: Config, folder: Path, report: Report) -> Replays | None:
 
 def _check_names(keys: ReplayKeys, report: Report) -> None:
     """Report names that are none: of the experiment, its policies and its figures."""
-    if not NAME.fullmatch(keys.name):
-        report(("name",), _no_folder_name(keys.name))
+    if sentence := no_folder_name(keys.name):
+        report(("name",), sentence)
     if not keys.policies:
         report(("policies",), f"must name at least one; accepted: {', '.join(POLICIES)}")
     lists = {"policies": (keys.policies, POLICIES), "figures": (keys.figures or [], FIGURES)}
@@ -141,10 +137,6 @@ def _check_names(keys: ReplayKeys, report: Report) -> None:
         report(("capacity_tokens",), "must be a list of at least one value, each once")
 
 
-def _no_folder_name(name: str) -> str:
-    return f"{name!r} is no folder name; accepted: letters, digits, _ . and -"
-
-
 def _read_traces(data: Config, folder: Path, report: Report) -> Iterator[_Trace]:
     """The traces whose keys are right."""
     value = data.get("traces", {})
@@ -155,8 +147,8 @@ def _read_traces(data: Config, folder: Path, report: Report) -> Iterator[_Trace]
         return
     for label, entry in value.items():
         path = ("traces", label)
-        if not NAME.fullmatch(label):
-            report(path, _no_folder_name(label))
+        if sentence := no_folder_name(label):
+            report(path, sentence)
         if not isinstance(entry, dict):
             report(path, f"must be a mapping like {{workload: …}}, got {shown(entry)}")
             continue

@@ -15,11 +15,11 @@ from sim.allocators import Allocator
 from sim.arrivals import FollowUps
 from sim.branching import Branches, WorkloadBranches
 from sim.classes import code_digest_of, find_class
-from sim.config import PLUGINS, TABLES, build_part
 from sim.costs import CostModel
 from sim.engine import Memory
 from sim.fleet import Parts
 from sim.paths import with_files
+from sim.plugin_keys import PLUGINS, TABLES, build_part
 from sim.plugins import Config, nested_tables
 from sim.routers import Router
 from sim.schedulers import Scheduler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.config import DEFAULT_ROUTER, DEFAULTS, PLUGINS
+from sim.plugin_keys import DEFAULT_ROUTER, DEFAULTS, PLUGINS
 from sim.reference.keys import keys_table
 from sim.reference.markdown import code, text
 from sim.schema import experiment_schema

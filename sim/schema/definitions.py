@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Mapping
 
 from sim.classes import Table
-from sim.config import MAX_TOKENS_RULES
 from sim.hardware_types import MAX_MODEL_LEN
+from sim.plugin_keys import MAX_TOKENS_RULES
 from sim.plugins import nested_lists, nested_tables, parameter_model, split_key
 from sim.schema.keys import keys_of
 from sim.schema.terms import NULL, Schema, any_of, ref

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable
 
 from sim.axes import ALL, LIST, SWEEPABLE, ZIP
-from sim.config import DEFAULT_ROUTER, DEFAULTS, NAME, PLUGINS, TABLES
+from sim.config import NAME
 from sim.engine_presets import ENGINES, PARTS
 from sim.experiment import MAX_SEED, MAX_SEEDS
 from sim.figure_keys import FIGURE_NAMES
 from sim.hardware import GPU_ALIASES, GPUS, MODEL_ALIASES, MODELS
 from sim.hardware_keys import ConfigKeys, DeviceKeys, ModelKeys
 from sim.keys import RecordKeys, ReplayedTrace, ReplayKeys, TopKeys
+from sim.plugin_keys import DEFAULT_ROUTER, DEFAULTS, PLUGINS, TABLES
 from sim.policies import POLICIES
 from sim.replays import FIGURES as REPLAY_FIGURES
 from sim.sampling import SAMPLERS, RangeKeys, SampleKeys

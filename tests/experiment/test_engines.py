@@ -14,10 +14,10 @@ from experiment_files import HEAD, INLINE, SHAREGPT, errors_of, ids, load
 from replay_v1 import VERSIONS
 from sim.allocators import ALLOCATORS
 from sim.classes import find_class
-from sim.config import PLUGINS
 from sim.engine import Options, simulate
 from sim.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, lay_over, read_engine
 from sim.outcome import run_and_write
+from sim.plugin_keys import PLUGINS
 from sim.plugins import parameter_names
 from sim.runner import RunOptions
 from sim.runspec import sequence_content

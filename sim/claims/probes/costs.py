@@ -21,9 +21,9 @@ from sim.batch import (
     SWAPPED_TOKENS,
     empty_batch,
 )
-from sim.config import build_part, resolve_part
 from sim.costs import CostModel
 from sim.hardware_keys import read_device, read_model
+from sim.plugin_keys import build_part, resolve_part
 from sim.plugins import Config
 from sim.sequence import IntArray
 from sim.yaml_nodes import KeyPath, dotted
