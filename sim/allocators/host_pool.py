@@ -11,6 +11,7 @@ from sim.allocators.blocks import BlockIds
 from sim.sequence import IntArray
 
 GIB = 1 << 30
+DEFAULT_SWAP_SPACE = 4.0  # GiB, vLLM's
 
 
 class HostPool(BlockTables):
@@ -19,6 +20,9 @@ class HostPool(BlockTables):
     A subclass makes the pool and calls _open_host_pool in `bind`.
     """
 
+    swap_space: float | None
+    num_cpu_blocks: int | None
+    kv_bytes_per_token: int | None
     _free_blocks: BlockIds
     _events: IntArray
 
@@ -27,6 +31,17 @@ class HostPool(BlockTables):
         self._host_blocks = np.arange(num_blocks, num_blocks + num_host, dtype=np.int32)
         self._refs: IntArray = np.zeros(num_blocks + num_host, np.int64)
         self._moved = np.full(num_blocks + num_host, host_blocks.NOWHERE, np.int32)
+
+    def _num_host_blocks(self, num_blocks: int) -> int:
+        """Blocks of the host, beside num_blocks of the device: as many where nothing says more."""
+        if self.num_cpu_blocks is not None:
+            return self.num_cpu_blocks
+        if self.swap_space == 0:
+            return 0
+        if self.kv_bytes_per_token is None:
+            return num_blocks
+        swap_space = DEFAULT_SWAP_SPACE if self.swap_space is None else self.swap_space
+        return int(swap_space * GIB) // (self.kv_bytes_per_token * self.block_size)
 
     def _shared(
         self,
@@ -64,3 +79,20 @@ class HostPool(BlockTables):
         """Free blocks of the host, the next one to be taken first."""
         count = self._pool.item(shared_blocks.NUM_HOST_FREE)
         return self._host_blocks[:count][::-1].astype(np.int64)
+
+
+def check_host_size(
+    swap_space: float | None, num_cpu_blocks: int | None, kv_bytes_per_token: int | None
+) -> None:
+    """Refuse sizes of the host pool that mean nothing. Raises ValueError."""
+    if swap_space is not None and not 0 <= swap_space <= 1 << 20:
+        raise ValueError(f"swap_space: must be from 0 to 2^20 GiB, got {swap_space}")
+    if swap_space and num_cpu_blocks is None and kv_bytes_per_token is None:
+        raise ValueError(
+            "swap_space: is in GiB, and no model says what a token takes; accepted without one: "
+            "num_cpu_blocks, or 0"
+        )
+    if num_cpu_blocks is not None and not 0 <= num_cpu_blocks <= 1 << 28:
+        raise ValueError(f"num_cpu_blocks: must be from 0 to 2^28, got {num_cpu_blocks}")
+    if kv_bytes_per_token is not None and kv_bytes_per_token < 1:
+        raise ValueError(f"kv_bytes_per_token: must be at least 1, got {kv_bytes_per_token}")

@@ -22,10 +22,10 @@ import numpy as np
 from sim.allocators import blocks, entries, shared_ahead, shared_blocks, shared_rows
 from sim.allocators.base import ADMISSIONS, Admission, BoolArray
 from sim.allocators.cached_check import check_tables
-from sim.allocators.declared import NO_PREFIXES, Prefixes, declared_prefixes
-from sim.allocators.host_pool import GIB, HostPool
+from sim.allocators.declared import NO_PREFIXES, declared_prefixes, pin
+from sim.allocators.host_pool import HostPool, check_host_size
 from sim.allocators.shared_check import Blocks, recount_blocks
-from sim.allocators.terms import CACHED, EXTERNAL, FREE, INTERNAL, NUM_RECORDED, check_terms
+from sim.allocators.terms import EXTERNAL, FREE, NUM_RECORDED, check_terms
 from sim.jit import STRIDED, direct
 from sim.sequence import (
     MAX_FINAL_TOKENS,
@@ -36,8 +36,6 @@ from sim.sequence import (
     SequenceTable,
 )
 from workloads.sequences import SequenceContent
-
-DEFAULT_SWAP_SPACE = 4.0  # GiB
 
 
 class PagedCow(HostPool):
@@ -69,22 +67,8 @@ class PagedCow(HostPool):
         blocks.check_knobs(block_size, watermark)
         self.block_size = block_size
         self.watermark = watermark
-        _check_swap_space(swap_space, num_cpu_blocks, kv_bytes_per_token)
-        if num_cpu_blocks is not None and not 0 <= num_cpu_blocks <= 1 << 28:
-            raise ValueError(f"num_cpu_blocks: must be from 0 to 2^28, got {num_cpu_blocks}")
-        if kv_bytes_per_token is not None and kv_bytes_per_token < 1:
-            raise ValueError(f"kv_bytes_per_token: must be at least 1, got {kv_bytes_per_token}")
-        if sliding_window is not None and (sliding_window < 1 or sliding_window % block_size):
-            raise ValueError(
-                f"sliding_window: must be a multiple of block_size {block_size}, "
-                f"got {sliding_window}"
-            )
-        if shared_prefix_tokens < 0:
-            raise ValueError(
-                f"shared_prefix_tokens: must be at least 0, got {shared_prefix_tokens}"
-            )
-        if sliding_window is not None and shared_prefix_tokens:
-            raise ValueError("shared_prefix_tokens: a prefix leaves a sliding window")
+        check_host_size(swap_space, num_cpu_blocks, kv_bytes_per_token)
+        _check_window(sliding_window, block_size, shared_prefix_tokens)
         self.swap_space = swap_space
         self.num_cpu_blocks = num_cpu_blocks
         self.kv_bytes_per_token = kv_bytes_per_token
@@ -131,16 +115,6 @@ class PagedCow(HostPool):
         pool[shared_blocks.NUM_HOST_FREE] = num_host
         return pool
 
-    def _num_host_blocks(self, num_blocks: int) -> int:
-        if self.num_cpu_blocks is not None:
-            return self.num_cpu_blocks
-        if self.swap_space == 0:
-            return 0
-        if self.kv_bytes_per_token is None:
-            return num_blocks
-        swap_space = DEFAULT_SWAP_SPACE if self.swap_space is None else self.swap_space
-        return int(swap_space * GIB) // (self.kv_bytes_per_token * self.block_size)
-
     def _resize(self, capacity: int) -> None:
         """Give every row of the sequence table a block table."""
         self._rows = self.sequences.rows
@@ -161,26 +135,8 @@ class PagedCow(HostPool):
         """Pin the declared prefixes: those of several requests. Raises ValueError without room."""
         if self.shared_prefix_tokens:
             number_of = declared_prefixes(content, self.shared_prefix_tokens)
-            self._prefixes = Prefixes(self._pin(number_of), number_of)
-
-    def _pin(self, number_of: dict[int, int]) -> blocks.BlockIds:
-        """Blocks for the prefixes, which are never given away: shape (prefixes, blocks)."""
-        size, pool, num_tokens = self.block_size, self._pool, self.shared_prefix_tokens
-        num_prefixes, each = len(set(number_of.values())), -(-num_tokens // size)
-        need, num_free = num_prefixes * each, pool.item(blocks.NUM_FREE)
-        if need >= num_free:
-            raise ValueError(
-                f"shared_prefix_tokens: {num_prefixes} x {each} blocks of prefixes leave none of "
-                f"the pool's {num_free}"
-            )
-        taken = self._free_blocks[num_free - need : num_free][::-1].copy()
-        self._refs[taken] = shared_blocks.PIN
-        pool[blocks.NUM_FREE] -= need
-        pool[shared_blocks.NUM_PINNED] = need
-        pool[FREE] -= need * size
-        pool[CACHED] += num_prefixes * num_tokens
-        pool[INTERNAL] += need * size - num_prefixes * num_tokens
-        return taken.reshape(num_prefixes, each)
+            memory = self._pool, self._refs, self._free_blocks
+            self._prefixes = pin(*memory, number_of, self.shared_prefix_tokens)
 
     def lookup(self, row: int) -> int:
         count = self.shared_prefix_tokens
@@ -305,12 +261,7 @@ class PagedCow(HostPool):
         return found
 
     def cached_ranges(self) -> IntArray:
-        size = self.block_size
-        pinned = self._prefixes.blocks.astype(np.int64)
-        left = self.shared_prefix_tokens - np.arange(pinned.shape[1]) * size
-        num_tokens = np.broadcast_to(np.minimum(left, size), pinned.shape).ravel()
-        first = pinned.ravel() * size
-        return np.stack([first, np.full_like(first, size), num_tokens], axis=1)
+        return self._prefixes.ranges(self.block_size)
 
     def ref_counts(self) -> IntArray:
         """How many rows hold each block, first the device's, then the host's."""
@@ -343,7 +294,7 @@ class PagedCow(HostPool):
             num_device=self.num_blocks,
             free=np.concatenate([self.free_list(), self.host_free_list()]),
             pinned=self._prefixes.blocks.astype(np.int64),
-            prefix_tokens=self.shared_prefix_tokens,
+            prefix_tokens=self._prefixes.num_tokens,
         )
         expected = recount_blocks(self._rows, tables, held)
         on_device = (table[table < self.num_blocks] for table in tables.values())
@@ -352,16 +303,13 @@ class PagedCow(HostPool):
         check_terms(self.terms, expected._replace(external=remainder), self.kind)
 
 
-def _check_swap_space(
-    swap_space: float | None, num_cpu_blocks: int | None, kv_bytes_per_token: int | None
-) -> None:
-    """Refuse sizes of the host pool that mean nothing. Raises ValueError."""
-    if swap_space is None:
-        return
-    if not 0 <= swap_space <= 1 << 20:
-        raise ValueError(f"swap_space: must be from 0 to 2^20 GiB, got {swap_space}")
-    if swap_space > 0 and num_cpu_blocks is None and kv_bytes_per_token is None:
+def _check_window(sliding_window: int | None, block_size: int, shared_prefix_tokens: int) -> None:
+    """Refuse a window of broken blocks, and a prefix that would leave it. Raises ValueError."""
+    if sliding_window is not None and (sliding_window < 1 or sliding_window % block_size):
         raise ValueError(
-            "swap_space: is in GiB, and no model says what a token takes; accepted without one: "
-            "num_cpu_blocks, or 0"
+            f"sliding_window: must be a multiple of block_size {block_size}, got {sliding_window}"
         )
+    if shared_prefix_tokens < 0:
+        raise ValueError(f"shared_prefix_tokens: must be at least 0, got {shared_prefix_tokens}")
+    if sliding_window is not None and shared_prefix_tokens:
+        raise ValueError("shared_prefix_tokens: a prefix leaves a sliding window")
