@@ -84,9 +84,8 @@ class Radix(TreeMemory):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
-        self._paths: dict[
-            int, tuple[Node | None, int, IntArray]
-        ] = {}  # blocks by row, as last asked
+        # the tree's blocks that each row held when it was last asked, with node and protected_len
+        self._paths: dict[int, tuple[Node | None, int, IntArray]] = {}
         state = self._pool, self._rows, self._blocks, self._private
         log: IntArray = np.zeros((1, 1), np.int64)
         self._decode = direct(tree_slots.decode, *state, STRIDED, STRIDED)
@@ -196,11 +195,8 @@ class Radix(TreeMemory):
     def free(self, rows: IntArray) -> None:
         """Take back all that the rows hold; those that have ended leave what they computed."""
         for row in rows.tolist():
-            num_slots, num_tokens = (
-                self._rows.item(row, NUM_SLOTS),
-                self._rows.item(row, NUM_TOKENS),
-            )
-            if num_slots and num_tokens >= self._rows.item(row, FINAL_TOKENS):
+            has_ended = self._rows.item(row, NUM_TOKENS) >= self._rows.item(row, FINAL_TOKENS)
+            if has_ended and self._rows.item(row, NUM_SLOTS):
                 self.finish((row,))
             else:
                 self.release((row,))
@@ -209,7 +205,7 @@ class Radix(TreeMemory):
         if self._held[row].num_computed < 0:
             self._set_idle(row, is_idle=True)
             retire_row(self.terms, self._rows, row)
-            self._settle()
+            self._in_tree.settle()
 
     def counters(self) -> dict[str, int]:
         return {"num_evicted_blocks": self._num_evicted}
@@ -264,10 +260,8 @@ class Radix(TreeMemory):
     def cached_ranges(self) -> IntArray:
         """All that is not free: what rows do not hold of it is the tree's."""
         is_used = np.ones(self.num_blocks, np.bool_)
-        ring, head = (
-            self._blocks[: self.num_blocks, tree_slots.FREE_RING],
-            self._pool.item(tree_slots.HEAD),
-        )
+        ring = self._blocks[: self.num_blocks, tree_slots.FREE_RING]
+        head = self._pool.item(tree_slots.HEAD)
         end = head + self._pool.item(blocks.NUM_FREE)
         is_used[ring[head:end] - 1] = False
         is_used[ring[: max(0, end - self.num_blocks)] - 1] = False

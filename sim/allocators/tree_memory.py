@@ -16,20 +16,11 @@ import numpy as np
 
 from sim.allocators import blocks, tree_orders, tree_slots
 from sim.allocators.base import Allocator
-from sim.allocators.terms import (
-    CACHED,
-    EXTERNAL,
-    FREE,
-    HELD_BLOCKS,
-    INTERNAL,
-    NUM_RECORDED,
-    TABLE_BLOCKS,
-    TOKEN_STATES,
-    resize_row,
-)
+from sim.allocators.terms import EXTERNAL, FREE, NUM_RECORDED, TABLE_BLOCKS, resize_row
 from sim.allocators.tree import Node, RadixTree
 from sim.allocators.tree_held import Held
 from sim.allocators.tree_keys import Key
+from sim.allocators.tree_terms import TreeTerms
 from sim.jit import STRIDED, direct
 from sim.sequence import (
     FINAL_TOKENS,
@@ -42,9 +33,6 @@ from sim.sequence import (
     SequenceTable,
 )
 from workloads.sequences import SequenceContent
-
-ACTIVE, IDLE = range(2)
-_IN_TREE = (TOKEN_STATES, INTERNAL, CACHED)  # what tokens in the tree may be
 
 
 class TreeMemory(Allocator):
@@ -80,8 +68,7 @@ class TreeMemory(Allocator):
         self.recorded = self._pool[:NUM_RECORDED]
         self._blocks: IntArray = np.zeros((num_blocks + 1, 2), np.int64)
         self._blocks[:num_blocks, tree_slots.FREE_RING] = np.arange(1, num_blocks + 1)
-        self._shared = [0, 0]  # tokens of rows that are in the tree: of active rows, of idle ones
-        self._settled = (0, 0, 0)
+        self._in_tree = TreeTerms(self.tree, self._pool)
         self._num_evicted = 0
         self._held: list[Held] = []
         self._private: IntArray = np.zeros((0, 2), np.int64)
@@ -159,10 +146,10 @@ class TreeMemory(Allocator):
         held = self._held[row]
         self.tree.lock(held.node)
         held.protected_len = held.hit
-        self._shared[ACTIVE] += held.hit
+        self._in_tree.hold(held.hit)
         self._resize_row(self._pool, self._rows, row, held.hit, held.hit)
         self._pool[TABLE_BLOCKS] += held.hit // self.block_size
-        self._settle()
+        self._in_tree.settle()
 
     def extend(self, rows: IntArray, counts: IntArray) -> int:
         """Take slots for counts[i] more tokens of rows[i]; return how many rows got them.
@@ -196,7 +183,7 @@ class TreeMemory(Allocator):
         """
         for row, count in zip(rows.tolist(), num_tokens.tolist(), strict=True):
             self._checkpoint(row, count)
-        self._settle()
+        self._in_tree.settle()
 
     def _checkpoint(self, row: int, num_tokens: int) -> None:
         held, tree, size = self._held[row], self.tree, self.block_size
@@ -208,7 +195,7 @@ class TreeMemory(Allocator):
         tree.lock(node)
         tree.unlock(held.node)
         held.node, held.protected_len = node, key.length
-        self._shared[ACTIVE] += key.length - begin
+        self._in_tree.hold(key.length - begin)
 
     def _insert(self, row: int, key: Key, own: IntArray) -> tuple[Node, int]:
         """Insert whole blocks of a row, its own behind the tree's.
@@ -234,13 +221,13 @@ class TreeMemory(Allocator):
                 self._set_idle(row, is_idle=False)
             self._checkpoint(row, min(computed, held.length))
             self._give_back(row)
-        self._settle()
+        self._in_tree.settle()
 
     def release(self, rows: Iterable[int]) -> None:
         """Sequences lose their memory: what only they hold is freed, and the tree gets nothing."""
         for row in rows:
             self._give_back(row)
-        self._settle()
+        self._in_tree.settle()
 
     def evict(self, num_tokens: int) -> int:
         """Evict leaves until num_tokens more tokens are free; return how many are."""
@@ -250,7 +237,7 @@ class TreeMemory(Allocator):
         for gone in self.tree.evict(num_tokens):
             self._free_blocks(gone)
             self._num_evicted += len(gone)
-        self._settle()
+        self._in_tree.settle()
         return before - self.tree.evictable
 
     def make_room(self, rows: IntArray) -> bool:
@@ -305,7 +292,7 @@ class TreeMemory(Allocator):
         self._free_blocks(self._own_blocks(row))
         self._private[row] = tree_slots.NONE
         self.tree.unlock(held.node)
-        self._shared[ACTIVE] -= held.protected_len
+        self._in_tree.hold(-held.protected_len)
         held.node = self.tree.root
         held.hit = held.protected_len = held.inserted_len = 0
         self._pool[TABLE_BLOCKS] -= self._rows.item(row, NUM_SLOTS) // self.block_size
@@ -319,24 +306,5 @@ class TreeMemory(Allocator):
         """What a row holds of the tree counts as held by a sequence that is done, or no more."""
         held = self._held[row]
         self.tree.set_idle(held.node, is_idle)
-        sign = 1 if is_idle else -1
-        self._shared[ACTIVE] -= sign * held.protected_len
-        self._shared[IDLE] += sign * held.protected_len
+        self._in_tree.hold_idle(held.protected_len if is_idle else -held.protected_len)
         held.num_computed = self._rows.item(row, NUM_COMPUTED) if is_idle else -1
-
-    def _settle(self) -> None:
-        """Correct the terms for what is in the tree.
-
-        Rows count all their slots; those in the tree count there, once for all that hold them.
-        """
-        tree, terms = self.tree, self.terms
-        idle_blocks = self._pool.item(blocks.NUM_FREE) + tree.evictable // self.block_size
-        self._pool[HELD_BLOCKS] = self.num_blocks - idle_blocks
-        useful = tree.protected - tree.idle - self._shared[ACTIVE]
-        now = useful, tree.idle - self._shared[IDLE], tree.evictable
-        if now == self._settled:
-            return
-        for term, new, old in zip(_IN_TREE, now, self._settled, strict=True):
-            terms[term] += new - old
-            terms[FREE] -= new - old
-        self._settled = now
