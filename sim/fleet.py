@@ -25,8 +25,9 @@ import simpy
 from sim.allocators.base import Allocator
 from sim.arrivals import FOREVER_NS, Arrivals
 from sim.costs.base import CostModel
-from sim.engine import TOO_LONG, Memory, Replica, Run, bind_parts, stall_reason
+from sim.engine import Memory, Run, bind_parts, stall_reason
 from sim.options import PLAIN, Options
+from sim.replica import TOO_LONG, Replica
 from sim.routers.base import Router
 from sim.schedulers.base import Scheduler
 from sim.sequence import IntArray

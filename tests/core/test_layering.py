@@ -17,6 +17,7 @@ LAYERS = (
     ("sim.experiment",),
     ("sim.fleet",),
     ("sim.engine",),
+    ("sim.replica",),
     ("sim.schedulers",),
     ("sim.allocators", "sim.costs", "sim.recorder", "sim.routers"),
     ("sim.sequence",),
@@ -36,6 +37,7 @@ READ_RESULTS_ONLY = (
 RUN_A_SIMULATION = (
     "sim.engine",
     "sim.fleet",
+    "sim.replica",
     "sim.schedulers",
     "sim.costs",
     "sim.experiment",
@@ -112,7 +114,7 @@ def test_the_reader_of_imports_sees_the_known_ones() -> None:
     """Guards the other tests: an empty graph would pass them all."""
     assert {"sim.allocators.terms", "sim.jit", "sim.sequence"} <= IMPORTS["sim.allocators.blocks"]
     assert "sim.allocators.arena" in IMPORTS["sim.allocators.contiguous"]
-    assert "simpy" in IMPORTS["sim.engine"]
+    assert "simpy" in IMPORTS["sim.replica"]
     assert len(MODULES) > 20
 
 
@@ -154,9 +156,9 @@ def test_sim_and_workloads_never_import_what_needs_a_gpu(package: str) -> None:
     assert {name for name in importers(package) if not is_within(name, "kernels")} == set()
 
 
-def test_simpy_is_known_to_the_engine_and_to_fleets_of_it_alone() -> None:
+def test_simpy_is_known_to_the_engine_its_replica_and_fleets_of_them_alone() -> None:
     """A benchmark may time the bare library beside it."""
-    assert importers("simpy") - {"sim.bench"} == {"sim.engine", "sim.fleet"}
+    assert importers("simpy") - {"sim.bench"} == {"sim.engine", "sim.fleet", "sim.replica"}
 
 
 def test_there_is_no_import_cycle() -> None:
