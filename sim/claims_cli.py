@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.usage import UserError, add_command
+from sim.usage import UserError, add_command, checked_jobs
 
 if TYPE_CHECKING:
     from sim.claims.record import Judged
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FOLDER = "experiments/claims"
 RESULTS = "results"
-MAX_JOBS = 1024
 CELL = 90  # characters of a value in the table; an explained claim has all
 WIDTH = 180  # of a table that goes to a file or a pipe
 
@@ -87,8 +86,7 @@ def _chosen(arguments: argparse.Namespace) -> list[Claim]:
     from sim.plugins import guess
 
     claims = load_claims(Path(arguments.claims))
-    if not 1 <= arguments.jobs <= MAX_JOBS:
-        raise UserError(f"-j: must be 1 to {MAX_JOBS}, got {arguments.jobs}")
+    checked_jobs(arguments.jobs)
     picks = ("ids", "source", "kind", "verdict", "fast")
     for option in ("record", "figures"):
         if getattr(arguments, option) and any(getattr(arguments, pick) for pick in picks):

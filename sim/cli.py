@@ -11,18 +11,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sim.capacity_cli import add_capacity
 from sim.claims_cli import add_claims
 from sim.compare_cli import add_compare
 from sim.export_cli import add_export
 from sim.report_cli import add_report
+from sim.run_cli import add_check, add_run
 from sim.trace_cli import add_trace
 from sim.usage import UserError, add_command
-
-if TYPE_CHECKING:
-    from sim.experiment import Experiment
 
 EXAMPLES = """examples:
   kvsim run experiments/quickstart.yaml
@@ -44,8 +42,6 @@ EXAMPLES = """examples:
   kvsim bench --json
 """
 
-
-MAX_JOBS = 1024
 
 EXIT_CODES = {
     0: "all is well",
@@ -92,66 +88,10 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(commands)
-    _add_check(commands)
+    add_run(commands)
+    add_check(commands)
     _add_others(commands)
     return parser
-
-
-def _add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    parser.add_argument("file", metavar="FILE", nargs=nargs, help="an experiment (YAML)")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="A.B=C",
-        action="append",
-        default=[],
-        help="override a key of the file; may be repeated",
-    )
-
-
-def _add_place(parser: argparse.ArgumentParser, about_out: str) -> None:
-    parser.add_argument("--out", metavar="DIR", default="results", help=about_out)
-    parser.add_argument(
-        "-j", dest="jobs", metavar="N", type=int, help="runs at a time on this machine (1)"
-    )
-
-
-def _add_run(commands: Any) -> None:
-    run = add_command(
-        commands, "run", "run an experiment and write its tables and figures", run_command
-    )
-    _add_experiment(run)
-    _add_place(run, "write to DIR/<experiment> (results)")
-    run.add_argument("--force", action="store_true", help="run again what is done")
-    run.add_argument("--check", action="store_true", help="verify every allocator operation (slow)")
-    run.add_argument(
-        "--single-step", action="store_true", help="one event an iteration; same results, slower"
-    )
-    run.add_argument(
-        "--progress",
-        choices=("bar", "json"),
-        default="bar",
-        help="on stderr: a bar in a terminal (bar), or a line of JSON for each run that ends",
-    )
-    run.add_argument(
-        "--executor",
-        metavar="WHERE",
-        default="local",
-        help="where runs are made: local, or a cluster: dask://HOST:PORT, ray://HOST:PORT",
-    )
-    run.add_argument("--json", action="store_true", help="print the summary rows as one object")
-
-
-def _add_check(commands: Any) -> None:
-    check = add_command(
-        commands, "check", "validate an experiment; say what would run", check_command
-    )
-    check.add_argument(
-        "--schema", action="store_true", help="print the JSON Schema of experiments, for editors"
-    )
-    _add_experiment(check, "?")
-    _add_place(check, "look for earlier runs, which tell the time, in DIR/<experiment> (results)")
 
 
 def _add_others(commands: Any) -> None:
@@ -173,105 +113,6 @@ def _add_others(commands: Any) -> None:
     bench.add_argument(
         "--million", action="store_true", help="also run 1,000,000 requests in one run"
     )
-
-
-def _load(arguments: argparse.Namespace) -> Experiment:
-    from sim.config import ConfigError
-    from sim.experiment import load_experiment
-    from workloads.trace import TraceError
-
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # "module:Class" may name a file in the current folder
-    try:
-        experiment = load_experiment(arguments.file, arguments.overrides)
-        experiment.runs()
-    except (ConfigError, TraceError) as error:
-        raise UserError(str(error)) from None
-    return experiment
-
-
-def _jobs(given: int | None) -> int:
-    jobs = 1 if given is None else given
-    if not 1 <= jobs <= MAX_JOBS:
-        raise UserError(f"-j: must be 1 to {MAX_JOBS}, got {jobs}")
-    return jobs
-
-
-def _check_executor(arguments: argparse.Namespace) -> None:
-    from sim.executors import ExecutorError, find_executor
-
-    try:
-        find_executor(arguments.executor)
-    except ExecutorError as error:
-        raise UserError(str(error)) from None
-    if arguments.executor != "local" and arguments.jobs is not None:
-        raise UserError(
-            "-j is of this machine; how many runs go at a time, a cluster's workers say"
-        )
-
-
-def run_command(arguments: argparse.Namespace) -> int:
-    """kvsim run."""
-    from sim.executors import ExecutorError
-    from sim.outcome import print_outcome, run_and_write
-    from sim.results import ResultsError
-    from sim.runner import RunOptions
-
-    jobs = _jobs(arguments.jobs)
-    _check_executor(arguments)
-    experiment = _load(arguments)
-    folder = Path(arguments.out) / experiment.name
-    options = RunOptions(
-        jobs,
-        arguments.force,
-        arguments.check,
-        arguments.single_step,
-        arguments.progress,
-        arguments.executor,
-    )
-    if experiment.is_replay and (options.check or options.single_step):
-        raise UserError("--check and --single-step are of engines; policies are replayed without")
-    if not arguments.json:
-        for line in experiment.budget_lines():
-            print(line, flush=True)
-    try:
-        outcome = run_and_write(experiment, folder, options)
-    except (ResultsError, ExecutorError) as error:
-        raise UserError(str(error)) from None
-    if arguments.json:
-        rows = {"experiment": experiment.name, "runs": outcome.rows}
-        print(json.dumps(rows, allow_nan=False, ensure_ascii=False))
-    else:
-        print_outcome(experiment, outcome)
-    for problem in outcome.problems:
-        print(problem, file=sys.stderr)
-    return 1 if outcome.problems else 0
-
-
-def check_command(arguments: argparse.Namespace) -> int:
-    """kvsim check."""
-    if arguments.schema:
-        from sim.schema import experiment_schema
-
-        print(json.dumps(experiment_schema(), indent=1, ensure_ascii=False))
-        return 0
-    if arguments.file is None:
-        raise UserError("check: FILE is missing; accepted: an experiment (YAML), or --schema")
-    jobs = _jobs(arguments.jobs)
-    experiment = _load(arguments)
-
-    from sim.estimate import time_line
-
-    specs = experiment.runs()
-    num_skipped = sum(bool(spec.skip) for spec in specs)
-    skipped = f", and {num_skipped:,} that cannot be" if num_skipped else ""
-    print(f"{experiment.name}: {len(specs) - num_skipped:,} runs{skipped}")
-    print(f"  {time_line(specs, Path(arguments.out) / experiment.name, jobs)}")
-    for line in experiment.budget_lines():
-        print(f"  {line}")
-    for spec in specs:
-        print(f"  {spec.run_id}")
-    return 0
 
 
 def list_command(arguments: argparse.Namespace) -> int:
