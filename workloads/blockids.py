@@ -14,8 +14,9 @@ from typing import Any, ClassVar, TypeGuard
 
 from workloads import checks
 from workloads.content import ContentBuilder
+from workloads.intake import Reading, shown
 from workloads.readers import add_object, read_objects
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.rows import Column, Rows
 from workloads.trace import MAX_TOKENS
 from workloads.tracefile import TraceFile
 

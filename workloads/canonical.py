@@ -28,8 +28,9 @@ import pyarrow.parquet as pq
 
 from workloads.content import Content, IntColumn, RunColumns, Runs
 from workloads.files import LFS_POINTER, open_binary
+from workloads.intake import shown
 from workloads.readers import read_parquet
-from workloads.rows import Column, Rows, shown
+from workloads.rows import Column, Rows
 from workloads.rules import whole_number_rule
 from workloads.trace import COLUMNS, MAX_TOKENS, Trace, TraceError
 from workloads.tracefile import TraceFile

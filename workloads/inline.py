@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 from workloads import checks
 from workloads.base import Workload
 from workloads.beams import MAX_WIDTH, recorded_parents
-from workloads.rows import Column, Reading, Rows
+from workloads.intake import Reading
+from workloads.rows import Column, Rows
 from workloads.rules import whole_number_rule
 from workloads.table import Table
 from workloads.trace import IntColumn, Trace

@@ -15,7 +15,8 @@ import numpy as np
 
 from workloads.content import Content
 from workloads.formats import open_file
-from workloads.rows import NoRequestsError, Rows
+from workloads.intake import NoRequestsError
+from workloads.rows import Rows
 from workloads.summary import hits_of, measure
 from workloads.trace import COLUMNS, PROVIDED, IntColumn, Trace, TraceError
 from workloads.tracefile import TraceFile

@@ -30,8 +30,9 @@ from workloads.blockids import (
 from workloads.content import ContentBuilder
 from workloads.documents import read_object
 from workloads.files import first_bytes
+from workloads.intake import Reading, shown
 from workloads.readers import add_object
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.rows import Column, Rows
 from workloads.rules import MAX_S, SECONDS, TOKENS
 from workloads.trace import NANOSECONDS, TraceError
 from workloads.tracefile import TraceFile

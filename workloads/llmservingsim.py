@@ -19,8 +19,9 @@ import numpy as np
 from workloads.blockids import count_unknown
 from workloads.content import ContentBuilder, IntColumn, as_runs, token_runs
 from workloads.files import first_bytes
+from workloads.intake import Reading, shown
 from workloads.readers import add_object, read_csv, read_objects
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.rows import Column, Rows
 from workloads.rules import LENGTH, TOKENS, WHOLE_NS
 from workloads.tracefile import TraceFile
 

@@ -25,8 +25,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from workloads.blockids import count_unknown, names_in
+from workloads.intake import Reading, shown
 from workloads.readers import add_object, read_objects
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.rows import Column, Rows
 from workloads.rules import TIMESTAMP, TOKENS, Rule, seconds, timestamp
 from workloads.tracefile import TraceFile
 

@@ -22,8 +22,9 @@ import numpy as np
 
 from workloads.blockids import are_ids, count_unknown, prompt_tokens
 from workloads.content import ContentBuilder, Run
+from workloads.intake import Reading, shown
 from workloads.readers import add_object, read_jsonl, read_objects
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.rows import Column, Rows
 from workloads.rules import LENGTH, SECONDS, TOKENS
 from workloads.trace import TraceError
 from workloads.tracefile import TraceFile

@@ -22,7 +22,8 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from workloads.files import LINE_ENDS, NEWLINE, Block, blocks, lines, open_binary
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.intake import Reading, shown
+from workloads.rows import Column, Rows
 from workloads.trace import TraceError
 
 Reader = Callable[[str, Sequence[Column], str], Rows]

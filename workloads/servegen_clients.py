@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from workloads.files import blocks, lines, open_binary
-from workloads.rows import shown
+from workloads.intake import shown
 from workloads.trace import MAX_TOKENS, FloatColumn, IntColumn, TraceError
 
 RATE_WINDOW_S = 600

@@ -30,7 +30,8 @@ from workloads import checks
 from workloads.content import ContentBuilder, IntColumn, own_output, token_runs
 from workloads.documents import read_document
 from workloads.generator import Generator
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.intake import Reading, shown
+from workloads.rows import Column, Rows
 from workloads.rules import LENGTH, MAX_S
 from workloads.trace import MAX_TOKENS, NANOSECONDS, Trace, TraceError
 from workloads.tracefile import check_rows

@@ -23,8 +23,9 @@ import numpy as np
 
 from workloads.blockids import count_unknown, names_in, prompt_tokens
 from workloads.content import ContentBuilder, Run, own_prompt
+from workloads.intake import Reading, shown
 from workloads.readers import add_object, read_objects
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.rows import Column, Rows
 from workloads.rules import LENGTH, TIMESTAMP, TOKENS
 from workloads.tracefile import TraceFile
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from workloads.documents import read_object
-from workloads.rows import Column, Reading, Rows, shown
+from workloads.intake import Reading, shown
+from workloads.rows import Column, Rows
 from workloads.rules import SECONDS, TOKENS
 from workloads.trace import TraceError
 from workloads.tracefile import TraceFile
