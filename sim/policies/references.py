@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -48,6 +48,31 @@ class References:
         coming = np.full(self.num_blocks, NEVER)
         _fill_next_use(self.first, self.blocks, self.num_asked, coming, found)
         return found
+
+    @cached_property
+    def prompt_blocks(self) -> tuple[IntColumn, IntColumn]:
+        """The blocks of all prompts, and the request of each."""
+        requests = np.repeat(np.arange(len(self.num_asked)), np.diff(self.first))
+        is_asked = np.arange(len(self.blocks)) - self.first[requests] < self.num_asked[requests]
+        return self.blocks[is_asked], requests[is_asked]
+
+    def of(self, requests: IntColumn) -> References:
+        """The references of some of the requests."""
+        counts = np.diff(self.first)[requests]
+        pieces = [self.blocks[self.first[r] : self.first[r + 1]] for r in requests]
+        return replace(
+            self,
+            first=np.concatenate([[0], np.cumsum(counts)]),
+            blocks=np.concatenate([np.empty(0, np.int64), *pieces]),
+            num_asked=self.num_asked[requests],
+            prompt_tokens=self.prompt_tokens[requests],
+            turns=self.turns[requests],
+        )
+
+    def without_outputs(self) -> References:
+        """The references of prompts alone: outputs write nothing."""
+        first = np.concatenate([[0], np.cumsum(self.num_asked)])
+        return replace(self, first=first, blocks=self.prompt_blocks[0])
 
 
 @compiled

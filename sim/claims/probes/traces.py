@@ -88,7 +88,7 @@ def share_of_maximum(
     """The hit rate of a cache as a share of what an unbounded one finds."""
     found = _references(traces, block_size)
     if not keeps_outputs:
-        found = {key: _prompts_only(asked) for key, asked in found.items()}
+        found = {key: asked.without_outputs() for key, asked in found.items()}
     return {
         key: _rate(asked, policy, capacity_tokens // block_size) / _rate(asked, "unbounded", 1)
         for key, asked in found.items()
@@ -140,7 +140,7 @@ def global_over_local(
     homes = _second_blocks(asked) if follows_prefix else np.arange(len(asked.num_asked))
     for node in range(nodes):
         mine = np.flatnonzero(homes % nodes == node)
-        parts += int(hit_blocks("lru", _part(asked, mine), capacity).sum())
+        parts += int(hit_blocks("lru", asked.of(mine), capacity).sum())
     tokens = int(asked.prompt_tokens.sum())
     left = (tokens - whole * block_size) / (tokens - parts * block_size)
     return {"hit": whole / parts, "prefill": left - 1}
@@ -257,53 +257,18 @@ def _unbounded_hits(trace: Trace) -> IntColumn:
     return prefix_hits(trace.content, trace.namespace)
 
 
-def _part(asked: References, requests: IntColumn) -> References:
-    """The references of some of the requests."""
-    counts = np.diff(asked.first)[requests]
-    pieces = [asked.blocks[asked.first[r] : asked.first[r + 1]] for r in requests]
-    return References(
-        asked.block_size,
-        np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([np.empty(0, np.int64), *pieces]),
-        asked.num_asked[requests],
-        asked.parent,
-        asked.prompt_tokens[requests],
-        asked.turns[requests],
-    )
-
-
-def _prompts_only(asked: References) -> References:
-    """The references without what outputs write."""
-    return References(
-        asked.block_size,
-        np.concatenate([[0], np.cumsum(asked.num_asked)]),
-        _asked_blocks(asked)[0],
-        asked.num_asked,
-        asked.parent,
-        asked.prompt_tokens,
-        asked.turns,
-    )
-
-
 def _second_blocks(asked: References) -> IntColumn:
     """The second block of each prompt, or its only one; 0 without any."""
     second = asked.first[:-1] + np.minimum(1, np.maximum(asked.num_asked - 1, 0))
     return np.where(asked.num_asked > 0, asked.blocks[np.minimum(second, len(asked.blocks) - 1)], 0)
 
 
-def _asked_blocks(asked: References) -> tuple[IntColumn, IntColumn]:
-    """The blocks of all prompts, and the request of each."""
-    rows = np.repeat(np.arange(len(asked.num_asked)), np.diff(asked.first))
-    is_asked = np.arange(len(asked.blocks)) - asked.first[rows] < asked.num_asked[rows]
-    return asked.blocks[is_asked], rows[is_asked]
-
-
 def _uses(asked: References) -> IntColumn:
-    return np.bincount(_asked_blocks(asked)[0], minlength=asked.num_blocks)
+    return np.bincount(asked.prompt_blocks[0], minlength=asked.num_blocks)
 
 
 def _lifespans_s(asked: References, trace: Trace) -> Any:
-    blocks, rows = _asked_blocks(asked)
+    blocks, rows = asked.prompt_blocks
     times = trace.arrival_ns[rows]
     first = np.full(asked.num_blocks, np.iinfo(np.int64).max)
     last = np.full(asked.num_blocks, -1)
