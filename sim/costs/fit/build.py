@@ -77,6 +77,28 @@ def paper_profile(a100: Profile) -> Profile:
 
     What only prompts need (FLOPs, tiles) is the A100-80's, whose kernels are newer.
     """
+    constants: dict[str, dict[str, Any]] = constants_of(0.0, "in the weights' 27 ms", 0.0, 1555.0)
+    return Profile(
+        name="a100-40-2023",
+        gpu="A100-SXM4-40GB",
+        sms=108,
+        kind="fitted",
+        source=PAPER_SOURCE,
+        data=dict(a100.data),
+        defaults={"kernel": "vllm2023", "paging": "2023-kernel"},
+        kernels=_paper_kernels(a100),
+        constants=constants,
+        notes=(
+            f"Paging: {PRESETS['2023-kernel'].source}.",
+            "The step times were measured with blocks of 16: contiguous memory is faster by that "
+            "factor.",
+            "FLOPs of linears and prompts are a100-80's, kernels of 2024 to 2026.",
+        ),
+    )
+
+
+def _paper_kernels(a100: Profile) -> dict[str, dict[str, Variant]]:
+    """Decode and linears at the paper's bandwidths, prompts by the A100-80's kernels."""
     zero = dict.fromkeys(("a_us", "us_per_wave", "split_us", "us_per_mq"), 0.0)
     form = {**zero, "us_per_mb": STEP_SEQ_US / STEP_KV_MB, "p": 1.0, "tile_rows": 1.0, "sms": 1e9}
     prefill = next(v for n, v in a100.kernels["prefill"].items() if n.startswith("vllm"))
@@ -84,7 +106,7 @@ def paper_profile(a100: Profile) -> Profile:
     step = {**linear.form, "a_us": 0.0, "us_per_mb": STEP_BASE_US / STEP_WEIGHTS_MB, "p": 12.0}
     facts = {"kv_dtype": "bf16", "head_dim": 128, "page": 16}
     seen = {"batch": (8.0, 38.0), "head_dim": (128.0, 128.0), "group": (1.0, 1.0)}
-    kernels: dict[str, dict[str, Variant]] = {
+    return {
         "decode": {"vllm2023 step": Variant("vllm2023 step", form, valid=seen, facts=facts)},
         "prefill": {
             "vllm2023 borrowed": Variant(
@@ -100,21 +122,3 @@ def paper_profile(a100: Profile) -> Profile:
             )
         },
     }
-    constants: dict[str, dict[str, Any]] = constants_of(0.0, "in the weights' 27 ms", 0.0, 1555.0)
-    return Profile(
-        name="a100-40-2023",
-        gpu="A100-SXM4-40GB",
-        sms=108,
-        kind="fitted",
-        source=PAPER_SOURCE,
-        data=dict(a100.data),
-        defaults={"kernel": "vllm2023", "paging": "2023-kernel"},
-        kernels=kernels,
-        constants=constants,
-        notes=(
-            f"Paging: {PRESETS['2023-kernel'].source}.",
-            "The step times were measured with blocks of 16: contiguous memory is faster by that "
-            "factor.",
-            "FLOPs of linears and prompts are a100-80's, kernels of 2024 to 2026.",
-        ),
-    )
