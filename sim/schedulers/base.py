@@ -37,12 +37,20 @@ NOTHING, MEMORY, MAX_NUM_SEQS, TOKEN_BUDGET = range(4)
 BATCH = 4  # until it has ended
 PACE = 5  # until others have decoded for a while, or more requests wait
 
+# why a request that ran fails
+OUTGREW = "grew beyond the memory of the whole pool while running alone"
+
 
 def check_counts(**values: int | None) -> None:
     """Refuse limits below 1; None is no limit. Raises ValueError "name: …"."""
-    for name, value in values.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{name}: must be at least 1, got {value}")
+    check_least(*((name, value, 1) for name, value in values.items()))
+
+
+def check_least(*knobs: tuple[str, float | None, int]) -> None:
+    """Refuse a (name, value, least) below its least; None is no limit. Raises ValueError."""
+    for name, value, least in knobs:
+        if value is not None and value < least:
+            raise ValueError(f"{name}: must be at least {least}, got {value}")
 
 
 class Scheduler(ABC):
@@ -95,7 +103,7 @@ class Scheduler(ABC):
         self.sequences = sequences
         self.allocator = allocator
         self.reasons: dict[int, str] = {}
-        self.running: IntArray = np.zeros(64, np.int64)
+        self._make_places(64)
         self.num_running = 0
         self.padding: list[int] = []
         self.notes_ends = False  # whether the engine wants to know which requests end
@@ -107,7 +115,6 @@ class Scheduler(ABC):
         self.tally = Tally(allocator.caches_prefixes)
         self.num_finished = 0
         self.num_preemptions = 0
-        self._finished: IntArray = np.zeros(64, np.int64)
         before = sequences.rows, requests, self.running, 0, self._finished
         self._sample_tokens = direct(
             sample_tokens, *before, np.zeros(2, np.int64), 1, self.gaps, self.batch
@@ -222,11 +229,19 @@ class Scheduler(ABC):
 
     def run_row(self, row: int) -> None:
         """Append a row to the running list."""
-        if self.num_running == len(self.running):
-            self.running = np.concatenate([self.running, np.zeros_like(self.running)])
-            self._finished = np.zeros_like(self.running)
+        num_places = len(self.running)
+        if self.num_running == num_places:
+            running = self.running
+            self._make_places(2 * num_places)
+            self.running[:num_places] = running
         self.running[self.num_running] = row
         self.num_running += 1
+
+    def _make_places(self, num_places: int) -> None:
+        """Make an empty running list for so many rows, and what is as long as it is."""
+        self.running: IntArray = np.zeros(num_places, np.int64)
+        self._finished: IntArray = np.zeros(num_places, np.int64)
+        self._ones: IntArray = np.ones(num_places, np.int64)  # a token for each row
 
     def reject(self, request: int, reason: str, now_ns: int) -> None:
         """End a request that was never admitted."""

@@ -24,6 +24,7 @@ from sim.schedulers.base import (
     MAX_NUM_SEQS,
     MEMORY,
     NOTHING,
+    OUTGREW,
     TOKEN_BUDGET,
     Scheduler,
     check_counts,
@@ -74,7 +75,6 @@ class Fcfs(Scheduler):
         self._head: int | None = None  # the row of the first waiting request, once it has one
         self._has_preempted = False
         self._looks_up = type(allocator).lookup is not Allocator.lookup
-        self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._one_row: IntArray = np.zeros(1, np.int64)
         self._start_row = direct(start_row, self.batch, sequences.rows, requests, 0, 1, 0)
 
@@ -117,8 +117,6 @@ class Fcfs(Scheduler):
     def _serve_running(self, now_ns: int) -> int:
         """Append the running sequences' tokens, preempting from the back; return what is left."""
         n = self.num_running
-        if n > len(self._ones):
-            self._ones = np.ones(len(self.running), np.int64)
         rows = self.running[:n]
         if self.batch.item(NUM_PENDING) == 0 and n <= self._budget:
             counts = self._ones[:n]
@@ -154,7 +152,7 @@ class Fcfs(Scheduler):
         self._one_row[0] = row
         self.allocator.free(self._one_row)
         if self.num_running == 0:
-            self.fail(row, "grew beyond the memory of the whole pool while running alone", now_ns)
+            self.fail(row, OUTGREW, now_ns)
             return 0
         self.requests[request, NUM_PREEMPTIONS] += 1
         self.num_preemptions += 1

@@ -65,7 +65,6 @@ class MiniSglang(QueueScheduler):
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         super().bind(requests, sequences, allocator)
         self._memory = cast("TreeSteps", allocator)
-        self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._computed: list[int] = []  # rows whose prompts the iteration computes
         self._is_chunked = False  # whether the last running sequence lacks more of its prompt
         self._is_asked = False  # whether the head of the queue has just been looked up in vain
@@ -187,8 +186,6 @@ class MiniSglang(QueueScheduler):
     def _decode(self) -> None:
         """One token for every running request."""
         n = self.num_running
-        if n > len(self._ones):
-            self._ones = np.ones(len(self.running), np.int64)
         rows, ones = self.running[:n], self._ones[:n]
         served = self.allocator.append(rows, ones)
         assert served == n, "decodes without memory"

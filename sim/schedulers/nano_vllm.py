@@ -22,7 +22,7 @@ from sim.batch import FIRST_FINISH, NUM_PENDING, describe, start_row
 from sim.jit import direct
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET, check_counts
 from sim.schedulers.queues import QueueScheduler
-from sim.sequence import NUM_COMPUTED, NUM_PREEMPTIONS, NUM_TOKENS, REQUEST, IntArray, SequenceTable
+from sim.sequence import NUM_COMPUTED, NUM_TOKENS, REQUEST, IntArray, SequenceTable
 
 
 class NanoVllm(QueueScheduler):
@@ -39,7 +39,6 @@ class NanoVllm(QueueScheduler):
     def bind(self, requests: IntArray, sequences: SequenceTable, allocator: Allocator) -> None:
         super().bind(requests, sequences, allocator)
         self._start_row = direct(start_row, self.batch, sequences.rows, requests, 0, 1, 0)
-        self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._counts: IntArray = self._ones[:0]  # tokens that each running row computes
         self.is_chunked = False  # whether the last running sequence lacks more of its prompt
         self.is_prefill = False  # whether the last schedule() computes prompts
@@ -141,8 +140,6 @@ class NanoVllm(QueueScheduler):
 
     def _decode(self, now_ns: int) -> None:
         """One token for each of the first max_num_seqs; whoever was admitted last gives way."""
-        if self.num_running > len(self._ones):
-            self._ones = np.ones(len(self.running), np.int64)
         before = len(self.preempted)
         served = self._append_rest(0)
         while served < min(self.num_running, self.max_num_seqs):
@@ -169,16 +166,8 @@ class NanoVllm(QueueScheduler):
         """Take the sequence admitted last out of service; one that is alone fails."""
         self.num_running -= 1
         row = self.running.item(self.num_running)
-        request, computed = self.sequences.rows[row, [REQUEST, NUM_COMPUTED]].tolist()
-        self.tally.preempted(request, computed)
-        self.allocator.free(np.array([row]))
-        if self.num_running == 0:
-            self.fail(row, "grew beyond the memory of the whole pool while running alone", now_ns)
-            return
-        self.requests[request, NUM_PREEMPTIONS] += 1
-        self.num_preemptions += 1
-        self.preempted.append(request)
-        self._put_back(request, row)
+        if self._recompute_later(row, now_ns):
+            self.preempted.append(self.sequences.rows.item(row, REQUEST))
 
     def _is_plain(self) -> bool:
         """Whether batch describes an iteration in which all that run decode."""

@@ -9,8 +9,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sim.allocators.base import Admission, Allocator, BoolArray
-from sim.schedulers.base import MEMORY, Scheduler
-from sim.sequence import ARRIVAL_NS, NUM_TOKENS, PRIORITY, PROMPT_TOKENS, IntArray, SequenceTable
+from sim.schedulers.base import MEMORY, OUTGREW, Scheduler
+from sim.sequence import (
+    ARRIVAL_NS,
+    NUM_COMPUTED,
+    NUM_PREEMPTIONS,
+    NUM_TOKENS,
+    PRIORITY,
+    PROMPT_TOKENS,
+    REQUEST,
+    IntArray,
+    SequenceTable,
+)
 
 Urgency = tuple[int, int, int]
 """priority, arrival, request: the lower, the sooner"""
@@ -137,6 +147,22 @@ class QueueScheduler(Scheduler):
         self._rows[request] = row
         self._waiting.put_back(request)
         self.num_waiting += 1
+
+    def _recompute_later(self, row: int, now_ns: int) -> bool:
+        """Take the memory of a row that has just been taken out of service; it waits again.
+
+        False if it was alone: all memory was its own, and waiting cannot help, so it fails.
+        """
+        request, computed = self.sequences.rows[row, [REQUEST, NUM_COMPUTED]].tolist()
+        self.tally.preempted(request, computed)
+        self.allocator.free(np.array([row]))
+        if self.num_running == 0:
+            self.fail(row, OUTGREW, now_ns)
+            return False
+        self.requests[request, NUM_PREEMPTIONS] += 1
+        self.num_preemptions += 1
+        self._put_back(request, row)
+        return True
 
     def _open_head(self) -> int:
         """The row of the first waiting request."""

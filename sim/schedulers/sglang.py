@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from sim.allocators.base import Allocator
 from sim.batch import FIRST_FINISH, NUM_PENDING, describe
-from sim.schedulers.base import NOTHING
+from sim.schedulers.base import NOTHING, check_least
 from sim.schedulers.sglang_budget import Limits, NewTokenRatio
 from sim.schedulers.sglang_orders import POLICIES, InBatch, PolicyName, WaitingOrder
 from sim.schedulers.sglang_prefill import PrefillPass
@@ -67,7 +67,7 @@ class Sglang(PrefillPass):
         in_batch_deprioritize: int = 32,
         random_seed: int = 0,
     ) -> None:
-        for name, value, least in (
+        check_least(
             ("max_num_seqs", max_num_seqs, 1),
             ("chunked_prefill_size", chunked_prefill_size, 1),
             ("max_prefill_tokens", max_prefill_tokens, 1),
@@ -77,9 +77,7 @@ class Sglang(PrefillPass):
             ("in_batch_check", in_batch_check, -1),
             ("in_batch_deprioritize", in_batch_deprioritize, 1),
             ("random_seed", random_seed, 0),
-        ):
-            if value is not None and value < least:
-                raise ValueError(f"{name}: must be at least {least}, got {value}")
+        )
         for name, share in (
             ("init_new_token_ratio", init_new_token_ratio),
             ("min_new_token_ratio_factor", min_new_token_ratio_factor),
@@ -180,7 +178,7 @@ class Sglang(PrefillPass):
         if self.num_running == 0:
             return False
         rows = self.running[: self.num_running]
-        ones = self._one_each(len(rows))
+        ones = self._ones[: len(rows)]
         served = self.allocator.append(rows, ones)
         assert served == len(rows), "decodes without memory"
         if self.num_running < n or self.batch.item(NUM_PENDING):

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from sim.allocators.base import Allocator, BoolArray
-from sim.schedulers.base import MEMORY, NOTHING, Scheduler
+from sim.schedulers.base import MEMORY, NOTHING, OUTGREW, Scheduler
 from sim.schedulers.queues import QueueScheduler
 from sim.schedulers.tree_steps import TreeSteps
 from sim.sequence import (
@@ -28,7 +28,6 @@ from sim.sequence import (
 )
 
 NO_ROW = -1
-OUTGREW = "grew beyond the memory of the whole pool while running alone"
 PROMPT_MARGIN = 6  # tokens of the pool that a prompt must leave: managers/tp_worker.py
 TOTAL_MARGIN = 2  # and a prompt with its max_new_tokens: managers/scheduler.py
 
@@ -53,7 +52,6 @@ class RunningBatch(QueueScheduler):
         self._was_empty = False  # the batch, before the prompts of this iteration
         self._reason = NOTHING  # why requests wait
         self._num_ghosts = self._ghost_tokens = 0
-        self._ones: IntArray = np.ones(len(self.running), np.int64)
         self.preempted: list[int] = []  # retracted by the last schedule(), in order
 
     @property
@@ -124,17 +122,10 @@ class RunningBatch(QueueScheduler):
 
     def _run(self, rows: IntArray) -> None:
         """These rows run, in this order."""
-        while len(rows) > len(self.running):
-            self.running = np.concatenate([self.running, np.zeros_like(self.running)])
-            self._finished = np.zeros_like(self.running)
+        if len(rows) > len(self.running):
+            self._make_places(2 * len(rows))
         self.num_running = len(rows)
         self.running[: self.num_running] = rows
-
-    def _one_each(self, num_rows: int) -> IntArray:
-        """A token for each row."""
-        if num_rows > len(self._ones):
-            self._ones = np.ones(len(self.running), np.int64)
-        return self._ones[:num_rows]
 
     # who gives way
 
@@ -192,7 +183,7 @@ class RunningBatch(QueueScheduler):
         while len(decoding) and not self._memory.make_room(decoding):
             decoding = self._without_one(decoding)
         if len(decoding):
-            self.allocator.append(decoding, self._one_each(len(decoding)))
+            self.allocator.append(decoding, self._ones[: len(decoding)])
         return decoding
 
     def _without_one(self, decoding: IntArray) -> IntArray:

@@ -29,7 +29,15 @@ from sim.batch import (
     PREFILL_PAIRS,
     PREFILL_TOKENS,
 )
-from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, Scheduler, check_counts
+from sim.schedulers.base import (
+    BATCH,
+    MAX_NUM_SEQS,
+    MEMORY,
+    NOTHING,
+    OUTGREW,
+    Scheduler,
+    check_counts,
+)
 from sim.sequence import (
     FINAL_TOKENS,
     FINISH_NS,
@@ -149,8 +157,7 @@ class Static(Scheduler):
         self.allocator.free(np.array([row]))
         if self.num_running == 0:
             if not self.padding:
-                reason = "grew beyond the memory of the whole pool while running alone"
-                self.fail(row, reason, now_ns)
+                self.fail(row, OUTGREW, now_ns)
                 return
             self._end_batch(now_ns)
         self.requests[request, NUM_PREEMPTIONS] += 1

@@ -25,18 +25,15 @@ import numpy as np
 
 from sim.allocators.base import Admission, Allocator, BoolArray
 from sim.batch import FIRST_FINISH, NUM_PENDING, describe
-from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, PACE, TOKEN_BUDGET
+from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, PACE, TOKEN_BUDGET, check_least
 from sim.schedulers.queues import QueueScheduler
 from sim.sequence import (
     FIRST_SCHEDULED_NS,
     MAX_FINAL_TOKENS,
     NEVER_NS,
-    NUM_COMPUTED,
-    NUM_PREEMPTIONS,
     NUM_SLOTS,
     NUM_TOKENS,
     PROMPT_TOKENS,
-    REQUEST,
     IntArray,
     SequenceTable,
 )
@@ -66,15 +63,13 @@ class Tgi(QueueScheduler):
         max_waiting_tokens: int = 20,
         max_num_seqs: int | None = None,
     ) -> None:
-        for name, value, least in (
+        check_least(
             ("max_batch_prefill_tokens", max_batch_prefill_tokens, 1),
             ("max_batch_total_tokens", max_batch_total_tokens, 1),
             ("waiting_served_ratio", waiting_served_ratio, 0),
             ("max_waiting_tokens", max_waiting_tokens, 0),
             ("max_num_seqs", max_num_seqs, 1),
-        ):
-            if value is not None and value < least:
-                raise ValueError(f"{name}: must be at least {least}, got {value}")
+        )
         self.max_batch_prefill_tokens = max_batch_prefill_tokens
         self.max_batch_total_tokens = max_batch_total_tokens
         self.waiting_served_ratio = waiting_served_ratio
@@ -96,7 +91,6 @@ class Tgi(QueueScheduler):
         self._has_preempted = False
         self._waiting_tokens = 0  # iterations since the last prompts, theirs included
         self._pause = UNLIMITED  # iterations of decoding in which nobody is admitted
-        self._ones: IntArray = np.ones(len(self.running), np.int64)
 
     def never_fits(self, requests: IntArray) -> BoolArray:
         return super().never_fits(requests) | self._outgrows
@@ -229,8 +223,6 @@ class Tgi(QueueScheduler):
 
     def _decode(self, now_ns: int) -> None:
         """One token for every running request; over memory nobody reserved, the last gives way."""
-        if self.num_running > len(self._ones):
-            self._ones = np.ones(len(self.running), np.int64)
         served = 0
         while served < self.num_running:
             n = self.num_running
@@ -245,17 +237,9 @@ class Tgi(QueueScheduler):
         self._has_preempted = True
         self.num_running -= 1
         row = self.running.item(self.num_running)
-        request, computed = self.sequences.rows[row, [REQUEST, NUM_COMPUTED]].tolist()
-        self.tally.preempted(request, computed)
-        self.allocator.free(np.array([row]))
         self._num_promised -= self._promised.pop(row)
-        if self.num_running == 0:
-            self.fail(row, "grew beyond the memory of the whole pool while running alone", now_ns)
-            return
-        self.requests[request, NUM_PREEMPTIONS] += 1
-        self.num_preemptions += 1
-        self._put_back(request, row)
-        self.blocked = MEMORY
+        if self._recompute_later(row, now_ns):
+            self.blocked = MEMORY
 
     def complete(self, boundaries: IntArray, num_iterations: int) -> None:
         if self._is_prefill:

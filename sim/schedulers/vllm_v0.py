@@ -20,7 +20,7 @@ import numpy as np
 
 from sim.allocators.base import Admission, Allocator, BoolArray
 from sim.batch import FIRST_FINISH, NUM_PENDING, describe
-from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET, check_least
 from sim.schedulers.groups import Group
 from sim.schedulers.padding import PaddedBatch
 from sim.schedulers.swapping import SwappingScheduler
@@ -48,13 +48,11 @@ class VllmV0(SwappingScheduler):
         max_paddings: int = 256,
         preemption_mode: Literal["auto", "recompute", "swap"] = "auto",
     ) -> None:
-        for name, value, least in (
+        check_least(
             ("max_num_seqs", max_num_seqs, 1),
             ("max_num_batched_tokens", max_num_batched_tokens, 1),
             ("max_paddings", max_paddings, 0),
-        ):
-            if value is not None and value < least:
-                raise ValueError(f"{name}: must be at least {least}, got {value}")
+        )
         if preemption_mode not in {"auto", "recompute", "swap"}:
             raise ValueError(
                 f"preemption_mode: unknown value {preemption_mode!r}; "
@@ -71,7 +69,6 @@ class VllmV0(SwappingScheduler):
         super().bind(requests, sequences, allocator)
         if self._follows_model:
             self.max_num_batched_tokens = max(allocator.max_model_len, LEAST_TOKENS)
-        self._ones: IntArray = np.ones(len(self.running), np.int64)
         self.admitted: list[int] = []  # by the last schedule(), in order
         self.counts: IntArray = self._ones[:0]  # tokens that each running row computes
 
@@ -207,28 +204,21 @@ class VllmV0(SwappingScheduler):
         if not self._is_sorted:
             self._sort()
         n = self.num_running
-        served = self.allocator.append(self.running[:n], self._one_each())
+        served = self.allocator.append(self.running[:n], self._ones[:n])
         while served < self.num_running:
             self._preempt_last()
             n = self.num_running
             if served < n:
-                rows = self.running[served:n]
-                served += self.allocator.append(rows, self._one_each()[served:])
+                served += self.allocator.append(self.running[served:n], self._ones[served:n])
         self._describe_decode()
 
     def _describe_decode(self) -> None:
-        self.counts = self._one_each()
+        self.counts = self._ones[: self.num_running]
         has_changed = len(self.preempted) + len(self.returned) + self.batch.item(NUM_PENDING) > 0
         if has_changed or not self._is_described:
             rows = self.running[: self.num_running]
             describe(self.batch, self.sequences.rows, rows, self.counts)
             self._is_described = True
-
-    def _one_each(self) -> IntArray:
-        """A token for each row that runs."""
-        if self.num_running > len(self._ones):
-            self._ones = np.ones(len(self.running), np.int64)
-        return self._ones[: self.num_running]
 
     def _drop_head(self, row: int, reason: str, now_ns: int) -> None:
         request = self._pop_head()

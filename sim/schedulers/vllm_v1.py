@@ -18,7 +18,7 @@ import numpy as np
 from sim.allocators.base import Admission, Allocator
 from sim.batch import FIRST_FINISH, NUM_PENDING, describe, start_row
 from sim.jit import direct
-from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
+from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, OUTGREW, TOKEN_BUDGET, check_least
 from sim.schedulers.queues import QueueScheduler
 from sim.sequence import (
     ARRIVAL_NS,
@@ -65,13 +65,11 @@ class VllmV1(QueueScheduler):
         count_blocked_lookups: bool = False,
         wait_forever: bool = False,
     ) -> None:
-        for name, value, least in (
+        check_least(
             ("max_num_seqs", max_num_seqs, 1),
             ("max_num_batched_tokens", max_num_batched_tokens, 1),
             ("long_prefill_token_threshold", long_prefill_token_threshold, 0),
-        ):
-            if value < least:
-                raise ValueError(f"{name}: must be at least {least}, got {value}")
+        )
         if policy not in {"fcfs", "priority"}:
             raise ValueError(f"policy: unknown value {policy!r}; accepted: fcfs, priority")
         self.max_num_seqs = max_num_seqs
@@ -91,7 +89,6 @@ class VllmV1(QueueScheduler):
         takes_chunks = not getattr(allocator, "reserve_full_isl", True)
         self.minds_shorter_hits = takes_chunks or not self.enable_chunked_prefill
         self._counts: IntArray = np.ones(len(self.running), np.int64)
-        self._ones: IntArray = np.ones(len(self.running), np.int64)
         self._one_row: IntArray = np.zeros(1, np.int64)
         self._start_row = direct(start_row, self.batch, sequences.rows, requests, 0, 1, 0)
         self.admitted: list[Admitted] = []  # by the last schedule(), in order, like preempted
@@ -141,8 +138,6 @@ class VllmV1(QueueScheduler):
         self._chunk = self._longest_chunk()
         rows = self.running[:n]
         if self._is_plain_decode():
-            if n > len(self._ones):
-                self._ones = np.ones(len(self.running), np.int64)
             self._counts = self._ones
             budget -= n
             served = self.allocator.append(rows, self._ones[:n])
@@ -220,7 +215,7 @@ class VllmV1(QueueScheduler):
         self._one_row[0] = row
         self.allocator.free(self._one_row)
         if n == 1 and not self.wait_forever:
-            self.fail(row, "grew beyond the memory of the whole pool while running alone", now_ns)
+            self.fail(row, OUTGREW, now_ns)
             return
         request = self.sequences.rows.item(row, REQUEST)
         self.requests[request, NUM_PREEMPTIONS] += 1
