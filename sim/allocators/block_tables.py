@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sim.allocators import blocks, entries
@@ -16,6 +18,8 @@ class BlockTables(Allocator):
     _pool: IntArray  # what is recorded, then the cells that sim.allocators.blocks names
     _rows: IntArray  # the sequence table's
     _table: blocks.BlockIds  # one row a row
+    _scratch: IntArray  # block_size and a cell for each row
+    _can_append: Callable[..., int]  # blocks.can_append, compiled
 
     @property
     def num_blocks(self) -> int:
@@ -39,6 +43,12 @@ class BlockTables(Allocator):
     def never_finishes(self, requests: IntArray) -> BoolArray:
         need = -(-requests[:, MAX_FINAL_TOKENS] // self.block_size)
         return np.greater(need, self.num_usable_blocks)
+
+    def can_append(self, rows: IntArray, num_iterations: int) -> int:
+        most_blocks = len(rows) * (num_iterations // self.block_size + 1)
+        if most_blocks <= self._pool.item(blocks.NUM_FREE):
+            return num_iterations  # enough even if every row is at a boundary: the common case
+        return self._can_append(self._pool, self._rows, rows, num_iterations, self._scratch)
 
     def block_table(self, row: int) -> IntArray:
         """Ids of the row's blocks in logical order."""

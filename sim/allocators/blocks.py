@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.allocators.terms import NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
+from sim.allocators.terms import EXTERNAL, FREE, NUM_RECORDED, RESERVED, TOKEN_STATES, resize_row
 from sim.jit import compiled
 from sim.sequence import (
     FINAL_TOKENS,
@@ -34,6 +34,28 @@ def check_knobs(block_size: int, watermark: float) -> None:
         raise ValueError(f"block_size: must be at least 1 slot, got {block_size}")
     if not 0 <= watermark < 1:
         raise ValueError(f"watermark: must be at least 0 and below 1, got {watermark}")
+
+
+def whole_blocks(num_slots: int, block_size: int) -> int:
+    """The blocks of a pool of num_slots slots. Raises ValueError if there is none."""
+    if num_slots < block_size:
+        raise ValueError(
+            f"block_size: a block of {block_size} slots is larger than the pool of {num_slots}"
+        )
+    return num_slots // block_size
+
+
+def new_pool(
+    num_cells: int, num_slots: int, num_blocks: int, block_size: int, watermark: float
+) -> IntArray:
+    """The state of a pool whose blocks are all free; slots beside them are external."""
+    pool: IntArray = np.zeros(num_cells, np.int64)
+    pool[FREE] = num_blocks * block_size
+    pool[EXTERNAL] = num_slots - num_blocks * block_size
+    pool[BLOCK_SIZE] = block_size
+    pool[NUM_BLOCKS] = pool[NUM_FREE] = num_blocks
+    pool[WATERMARK_BLOCKS] = int(watermark * num_blocks)
+    return pool
 
 
 @compiled

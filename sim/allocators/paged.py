@@ -20,8 +20,6 @@ from sim.allocators.base import ADMISSIONS, Admission, BoolArray
 from sim.allocators.block_tables import BlockTables
 from sim.allocators.copied_forks import CopiedForks
 from sim.allocators.terms import (
-    EXTERNAL,
-    FREE,
     NUM_RECORDED,
     ConservationError,
     check_terms,
@@ -62,24 +60,14 @@ class Paged(CopiedForks, BlockTables):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
-        num_blocks = num_slots // self.block_size
-        if num_blocks < 1:
-            raise ValueError(
-                f"block_size: a block of {self.block_size} slots is larger than the pool "
-                f"of {num_slots}"
-            )
-        pool: IntArray = np.zeros(blocks.NUM_CELLS, np.int64)
-        pool[EXTERNAL] = num_slots - num_blocks * self.block_size
-        pool[FREE] = num_blocks * self.block_size
-        pool[blocks.BLOCK_SIZE] = self.block_size
-        pool[blocks.NUM_BLOCKS] = pool[blocks.NUM_FREE] = num_blocks
-        pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
-        pool[blocks.RESERVES] = self.reserve_max_tokens
-        self._pool = pool
-        self.recorded = pool[:NUM_RECORDED]
+        size = self.block_size
+        num_blocks = blocks.whole_blocks(num_slots, size)
+        self._pool = blocks.new_pool(blocks.NUM_CELLS, num_slots, num_blocks, size, self.watermark)
+        self._pool[blocks.RESERVES] = self.reserve_max_tokens
+        self.recorded = self._pool[:NUM_RECORDED]
         # a stack: block 0 is on top, so a fresh pool is handed out in order of ids
         self._free_blocks = np.arange(num_blocks - 1, -1, -1, dtype=np.int32)
-        self._width = min(num_blocks, -(-max_model_len // self.block_size))
+        self._width = min(num_blocks, -(-max_model_len // size))
         self._table: blocks.BlockIds = np.empty((0, self._width), np.int32)
         self._resize(len(sequences.rows))
         sequences.when_grown.append(self._resize)

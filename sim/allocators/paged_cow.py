@@ -25,7 +25,7 @@ from sim.allocators.cached_check import check_tables
 from sim.allocators.declared import NO_PREFIXES, declared_prefixes, pin
 from sim.allocators.host_pool import HostPool, check_host_size
 from sim.allocators.shared_check import Blocks, recount_blocks
-from sim.allocators.terms import EXTERNAL, FREE, NUM_RECORDED, check_terms
+from sim.allocators.terms import NUM_RECORDED, check_terms
 from sim.jit import STRIDED, direct
 from sim.sequence import (
     MAX_FINAL_TOKENS,
@@ -85,12 +85,7 @@ class PagedCow(HostPool):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
-        num_blocks = num_slots // self.block_size
-        if num_blocks < 1:
-            raise ValueError(
-                f"block_size: a block of {self.block_size} slots is larger than the pool "
-                f"of {num_slots}"
-            )
+        num_blocks = blocks.whole_blocks(num_slots, self.block_size)
         num_host = self._num_host_blocks(num_blocks)
         self._pool = self._new_pool(num_blocks, num_host)
         self.recorded = self._pool[:NUM_RECORDED]
@@ -105,12 +100,8 @@ class PagedCow(HostPool):
         self._compile()
 
     def _new_pool(self, num_blocks: int, num_host: int) -> IntArray:
-        pool: IntArray = np.zeros(shared_blocks.NUM_CELLS, np.int64)
-        pool[FREE] = num_blocks * self.block_size
-        pool[EXTERNAL] = self.num_slots - num_blocks * self.block_size
-        pool[blocks.BLOCK_SIZE] = self.block_size
-        pool[blocks.NUM_BLOCKS] = pool[blocks.NUM_FREE] = num_blocks
-        pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
+        layout = shared_blocks.NUM_CELLS, self.num_slots, num_blocks, self.block_size
+        pool = blocks.new_pool(*layout, self.watermark)
         pool[shared_blocks.WINDOW_BLOCKS] = (self.sliding_window or 0) // self.block_size
         pool[shared_blocks.NUM_HOST_FREE] = num_host
         return pool

@@ -206,12 +206,6 @@ class Prefix(BlockTables):
         state = self._pool, self._table, self._keys, self._blocks, self._chains, self._events
         self._cache_rows(*state, rows, num_tokens)
 
-    def can_append(self, rows: IntArray, num_iterations: int) -> int:
-        most_blocks = len(rows) * (num_iterations // self.block_size + 1)
-        if most_blocks <= self._pool.item(blocks.NUM_FREE):
-            return num_iterations  # enough even if every row is at a boundary: the common case
-        return self._can_append(self._pool, self._rows, rows, num_iterations, self._scratch)
-
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         more = rows, num_iterations, self._scratch, log
         self._append_ahead(*self._state(), self._chains, self._events, *more)

@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.allocators import blocks, tree_orders, tree_slots
 from sim.allocators.base import Allocator
-from sim.allocators.terms import EXTERNAL, FREE, NUM_RECORDED, TABLE_BLOCKS, resize_row
+from sim.allocators.terms import NUM_RECORDED, TABLE_BLOCKS, resize_row
 from sim.allocators.tree import Node, RadixTree
 from sim.allocators.tree_held import Held
 from sim.allocators.tree_keys import Key
@@ -53,16 +53,10 @@ class TreeMemory(Allocator):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         super().bind(num_slots, sequences, max_model_len)
-        size, num_blocks = self.block_size, num_slots // self.block_size
-        if num_blocks < 1:
-            raise ValueError(
-                f"block_size: a block of {size} slots is more than the pool of {num_slots}"
-            )
+        size = self.block_size
+        num_blocks = blocks.whole_blocks(num_slots, size)
         self.tree = self._new_tree()
-        self._pool: IntArray = np.zeros(tree_slots.NUM_CELLS, np.int64)
-        self._pool[EXTERNAL], self._pool[FREE] = num_slots % size, num_blocks * size
-        self._pool[blocks.BLOCK_SIZE] = size
-        self._pool[blocks.NUM_BLOCKS] = self._pool[blocks.NUM_FREE] = num_blocks
+        self._pool = blocks.new_pool(tree_slots.NUM_CELLS, num_slots, num_blocks, size, 0.0)
         self._pool[tree_slots.FREES_BEHIND] = size == 1 or self.evicts_exactly
         self._pool[tree_slots.EVICTS_EXACTLY] = self.evicts_exactly
         self.recorded = self._pool[:NUM_RECORDED]

@@ -34,8 +34,6 @@ from sim.allocators import blocks, mapped_pages
 from sim.allocators.base import ADMISSIONS, Admission, BoolArray
 from sim.allocators.block_tables import BlockTables
 from sim.allocators.terms import (
-    EXTERNAL,
-    FREE,
     NUM_RECORDED,
     ConservationError,
     check_terms,
@@ -120,12 +118,8 @@ class VAttention(BlockTables):
                 f"block_size: a page of {self.block_size} slots is larger than the pool "
                 f"of {num_slots}"
             )
-        pool: IntArray = np.zeros(mapped_pages.NUM_CELLS, np.int64)
-        pool[EXTERNAL] = num_slots - num_blocks * self.block_size
-        pool[FREE] = num_blocks * self.block_size
-        pool[blocks.BLOCK_SIZE] = self.block_size
-        pool[blocks.NUM_BLOCKS] = pool[blocks.NUM_FREE] = num_blocks
-        pool[blocks.WATERMARK_BLOCKS] = int(self.watermark * num_blocks)
+        layout = mapped_pages.NUM_CELLS, num_slots, num_blocks, self.block_size
+        pool = blocks.new_pool(*layout, self.watermark)
         pool[mapped_pages.NUM_UNMAPPED] = num_blocks
         pool[mapped_pages.DEFERS] = self.deferred_reclamation
         pool[mapped_pages.MAPS_AHEAD] = self.map_ahead
@@ -192,12 +186,6 @@ class VAttention(BlockTables):
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
         return self._append(*self._state(), rows, counts)
-
-    def can_append(self, rows: IntArray, num_iterations: int) -> int:
-        most_blocks = len(rows) * (num_iterations // self.block_size + 1)
-        if most_blocks <= self._pool.item(blocks.NUM_FREE):
-            return num_iterations  # enough even if every row is at a boundary: the common case
-        return self._can_append(self._pool, self._rows, rows, num_iterations, self._scratch)
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         self._append_ahead(*self._state(), rows, num_iterations, log)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from sim.batch import next_decode
 from sim.jit import compiled
 from sim.sequence import IntArray
+
+Number = TypeVar("Number", int, float)
 
 
 class CostModel(ABC):
@@ -47,6 +49,17 @@ class CostModel(ABC):
     @abstractmethod
     def iteration_s(self, batch: IntArray) -> float:
         """Seconds of the iteration that batch describes (cells: see sim.batch)."""
+
+    def _known(self, name: str, value: Number | None) -> Number:
+        """A parameter of from_hardware that cannot be left open. Raises ValueError."""
+        if value is None:
+            owner = self.from_hardware[name].partition(".")[0]
+            raise ValueError(
+                f"{name}: is not known; accepted: a number here, or a {owner} that has it"
+            )
+        if not 0 < value < 1e18:
+            raise ValueError(f"{name}: must be above 0 and below 1e18, got {value}")
+        return value
 
     def passed(self, batch: IntArray, count: int) -> None:  # noqa: B027 - most models do not count
         """Count iterations have passed: batch's own, and count - 1 in which it went on decoding.

@@ -130,16 +130,6 @@ class Measured(CostModel):
         self._plan = direct(measured_plan, integers, *self._arrays, integers, 1, 0)
         self._count = direct(count_outside, integers, 1, t.limits, self._outside)
 
-    def _known(self, name: str, value: int | None) -> int:
-        if value is None:
-            owner = self.from_hardware[name].partition(".")[0]
-            raise ValueError(
-                f"{name}: is not known; accepted: a number here, or a {owner} that has it"
-            )
-        if not 0 < value < 1e18:
-            raise ValueError(f"{name}: must be above 0 and below 1e18, got {value}")
-        return value
-
     def _note(self) -> str:
         """The kernels, and what making the tables nondecreasing has changed in decode attention."""
         chosen, raised = self.chosen, self.tables.raised["decode"]

@@ -136,16 +136,6 @@ class Roofline(CostModel):
         integers = np.zeros(1, np.int64)
         self._plan = direct(roofline_plan, integers, self._coefficients, integers, 1, 0)
 
-    def _known(self, name: str, value: float | None) -> float:
-        if value is None:
-            owner = self.from_hardware[name].partition(".")[0]
-            raise ValueError(
-                f"{name}: is not known; accepted: a number here, or a {owner} that has it"
-            )
-        if not 0 < value < 1e18:
-            raise ValueError(f"{name}: must be above 0 and below 1e18, got {value}")
-        return value
-
     def _experts(self, num_expert_params: int | None) -> float:
         """Parameters in experts; a token passes through all others, and some of these."""
         params, active = self.facts["num_params"], self.facts["num_active_params"]
