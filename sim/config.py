@@ -25,9 +25,9 @@ from sim.plugin_keys import (
     resolve_part,
     resolve_parts,
 )
-from sim.plugins import Config, Report, Reported, validate
+from sim.plugins import Config, Report, Reported, below, validate
 from sim.pool import PoolKeys, find_pool, served_model
-from sim.yaml_nodes import ConfigError, KeyPath
+from sim.yaml_nodes import ConfigError
 
 __all__ = [
     "PLUGINS",
@@ -157,11 +157,7 @@ def _resolve_replicas(keys: ReplicasKeys, folder: Path, report: Report) -> Confi
     router = keys.router
     if router is None or isinstance(router, dict):
         router = {"kind": DEFAULT_ROUTER, **(router or {})}
-
-    def note(path: KeyPath, sentence: str) -> None:
-        report(("replicas", *path), sentence)
-
-    part = resolve_part("router", router, (folder, None), note)
+    part = resolve_part("router", router, (folder, None), below(("replicas",), report))
     return None if part is None else {"count": keys.count, "router": part}
 
 

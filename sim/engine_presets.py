@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sim.hardware_types import GIB, MAX_MODEL_LEN, Device
+from sim.hardware_types import GIB, Device
 from sim.paths import find_path
-from sim.plugin_keys import MAX_TOKENS_RULES, resolve_part
-from sim.plugins import Config, Report, Strict, guess, shown, validate
+from sim.plugin_keys import MAX_TOKENS_RULES, no_max_tokens, resolve_part
+from sim.plugins import Config, Report, Strict, below, guess, shown, validate
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 
 ENGINES_FOLDER = Path(__file__).parent / "engines"
@@ -86,8 +86,9 @@ class Preset:
 
     def case(self, device: Device | None) -> DeviceCase | None:
         """The case of by_device that a device is, None for the rest."""
-        cases = self.keys.by_device if device is not None else []
-        return next((case for case in cases if device and case.fits(device)), None)
+        if device is None:
+            return None
+        return next((case for case in self.keys.by_device if case.fits(device)), None)
 
     def part(self, key: str, device: Device | None) -> Config:
         """What the engine sets of a plug-in on a device."""
@@ -180,11 +181,9 @@ def _check(document: Document, folder: Path) -> tuple[EngineKeys | None, list[st
 def _check_max_tokens(keys: EngineKeys, report: Report) -> None:
     if keys.workload is None:
         return
-    rule = keys.workload.max_tokens
-    rules = (*MAX_TOKENS_RULES, REQUIRED)
-    if rule not in rules and not (type(rule) is int and 1 <= rule <= MAX_MODEL_LEN):
-        accepted = f"{', '.join(rules)}, or 1 to {MAX_MODEL_LEN} tokens"
-        report(("workload", "max_tokens"), f"unknown rule {rule!r}; accepted: {accepted}")
+    sentence = no_max_tokens(keys.workload.max_tokens, (*MAX_TOKENS_RULES, REQUIRED))
+    if sentence:
+        report(("workload", "max_tokens"), sentence)
 
 
 def _check_cases(keys: EngineKeys, folder: Path, report: Report) -> None:
@@ -198,9 +197,4 @@ def _check_cases(keys: EngineKeys, folder: Path, report: Report) -> None:
                 report(where, f"must be {kind} on every device; {over['kind']} is an engine apart")
             elif over is not None:
                 whole = lay_over(getattr(keys, key), over)
-                resolve_part(key, whole, (folder, None), _below(("by_device", number), report))
-
-
-def _below(start: KeyPath, report: Report) -> Report:
-    """A report whose paths begin with start."""
-    return lambda path, sentence: report((*start, *path), sentence)
+                resolve_part(key, whole, (folder, None), below(("by_device", number), report))

@@ -6,7 +6,7 @@ What a constructor says of its parameters is reported at the keys that set them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +151,19 @@ def _split_max_tokens(value: Any, report: Report) -> tuple[Any, str | int | None
         return value, None
     rest = {key: cell for key, cell in value.items() if key != "max_tokens"}
     rule = value.get("max_tokens")
-    is_count = type(rule) is int and 1 <= rule <= MAX_MODEL_LEN
-    if rule is None or is_count or rule in MAX_TOKENS_RULES:
-        return rest, rule
-    accepted = f"{', '.join(MAX_TOKENS_RULES)}, or 1 to {MAX_MODEL_LEN} tokens"
-    report(("workload", "max_tokens"), f"unknown rule {rule!r}; accepted: {accepted}")
-    return rest, None
+    sentence = no_max_tokens(rule, (None, *MAX_TOKENS_RULES))
+    if sentence:
+        report(("workload", "max_tokens"), sentence)
+        return rest, None
+    return rest, rule
+
+
+def no_max_tokens(rule: Any, rules: Sequence[str | None]) -> str:
+    """The sentence about what is neither one of the rules nor a number of tokens; else empty."""
+    if rule in rules or (type(rule) is int and 1 <= rule <= MAX_MODEL_LEN):
+        return ""
+    accepted = ", ".join(name for name in rules if name is not None)
+    return f"unknown rule {rule!r}; accepted: {accepted}, or 1 to {MAX_MODEL_LEN} tokens"
 
 
 def _can_build(key: str, part: Config, folder: Path, report: Report) -> bool:

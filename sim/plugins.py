@@ -81,6 +81,11 @@ class Reported:
         return note
 
 
+def below(start: KeyPath, report: Report) -> Report:
+    """A report whose paths begin with start."""
+    return lambda path, sentence: report((*start, *path), sentence)
+
+
 def guess(word: str, accepted: list[str]) -> str:
     """The end of a sentence about an unknown word: a guess if one is near, and what is accepted."""
     near = get_close_matches(word, accepted, n=1)

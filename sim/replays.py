@@ -17,12 +17,11 @@ from typing import Any
 from sim.config import no_folder_name
 from sim.keys import ReplayedTrace, ReplayKeys
 from sim.plugin_keys import resolve_part
-from sim.plugins import Config, Report, Reported, guess, shown, validate
+from sim.plugins import Config, Report, Reported, below, guess, shown, validate
 from sim.policies import POLICIES, References, hit_rate, references
 from sim.policies.replay import hit_blocks
 from sim.policies.sweep import default_capacities, rows
 from sim.runspec import TraceSource, load_trace, trace_source
-from sim.yaml_nodes import KeyPath
 from workloads.publictraces import AbsentTraceError
 from workloads.trace import Trace, TraceError
 
@@ -156,14 +155,9 @@ def _read_traces(data: Config, folder: Path, report: Report) -> Iterator[_Trace]
         workload = None
         if "workload" in entry:
             around = (folder, None)
-            workload = resolve_part("workload", entry["workload"], around, _below(path, report))
+            workload = resolve_part("workload", entry["workload"], around, below(path, report))
         if isinstance(keys, ReplayedTrace) and workload is not None:
             yield _Trace(label, workload, keys.block_size, [], [])
-
-
-def _below(start: KeyPath, report: Report) -> Report:
-    """A report whose paths begin with start."""
-    return lambda path, sentence: report((*start, *path), sentence)
 
 
 def _meet(trace: _Trace, capacities: Sequence[int] | None, folder: Path, report: Report) -> None:
