@@ -86,7 +86,7 @@ def slo_command(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({**facts, "capacity": rows}, allow_nan=False, ensure_ascii=False))
     else:
-        print_capacities(experiment, facts, rows)
+        print_capacities(experiment, question, rows)
         for path in paths:
             print(path)
     return 0 if any(row["status"] in {"found", "always"} for row in rows) else 1

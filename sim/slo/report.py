@@ -37,11 +37,17 @@ def facts_of(question: Question, experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def print_capacities(experiment: Experiment, facts: Row, rows: Sequence[Row]) -> None:
+def print_capacities(experiment: Experiment, question: Question, rows: Sequence[Row]) -> None:
     """How it was searched, a table with a row a line, and what needs a sentence."""
+    facts = facts_of(question, experiment)
     for line in experiment.budget_lines():
         print(line)
     print("\n".join(_method(facts)))
+    if question.measured < question.needed:
+        print(
+            f"warning       with fewer than {question.needed:,} requests a run can end before its "
+            "queue has grown: rates may be far too high"
+        )
     heads = [
         "",
         "rate/s",

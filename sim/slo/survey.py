@@ -41,9 +41,14 @@ class Question:
     price_per_hour: float | None = None
 
     @property
+    def needed(self) -> int:
+        """How many requests the percentiles and a growing queue need."""
+        return num_measured(self.objectives)
+
+    @property
     def measured(self) -> int:
         """How many requests are measured in a run, at least."""
-        return self.num_measured or num_measured(self.objectives)
+        return self.num_measured or self.needed
 
 
 def survey(

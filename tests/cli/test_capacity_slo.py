@@ -110,6 +110,7 @@ def test_what_no_rate_meets_and_what_every_rate_meets_is_said(capsys, tmp_path: 
     shown = capsys.readouterr().out
     assert "paged: not met at any rate down to" in shown
     assert "mean ttft < 0.01 s" in shown
+    assert "with fewer than 2,000 requests a run can end before its queue has grown" in shown
     path.write_text(SINGLE.replace("max_num_seqs: 1", "max_num_seqs: 100"))
     assert main(["capacity", str(path), "--slo", "mean ttft < 1 s", *given]) == 0
     assert "paged: met at every rate up to" in capsys.readouterr().out
