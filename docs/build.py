@@ -16,7 +16,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(?<!\\)!?\[(?:[^\]\\]|\\.)*\]\(([^)\s]+)\)")
-CODE = re.compile(r"(?ms)^```.*?^```$|`[^`\n]*`")
+HTML = re.compile(r"""<(?:img|a|source)\b[^>]*\b(?:src|href)=["']([^"']+)""")
+REFERENCE = re.compile(r"\[[^\]\n]+\]\[([^\]\n]+)\]")
+CODE_BLOCK = re.compile(r"(?ms)^```.*?^```$")
+CODE = re.compile(rf"{CODE_BLOCK.pattern}|`[^`\n]*`", re.M | re.S)
 
 # A page that is not written yet is left out.
 NAV: dict[str, list[str]] = {
@@ -62,8 +65,15 @@ NAV: dict[str, list[str]] = {
 
 def links(text: str) -> list[str]:
     """The targets of links and pictures in Markdown that lie in this repository."""
-    targets = LINK.findall(CODE.sub("", text))
+    text = CODE.sub("", text)
+    targets = LINK.findall(text) + HTML.findall(text)
     return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+def undefined(text: str) -> list[str]:
+    """The names of links [text][name] that nothing defines: a page would show their brackets."""
+    text = CODE.sub("", text)
+    return [name for name in REFERENCE.findall(text) if f"\n[{name}]: " not in text]
 
 
 def target_of(page: Path, link: str) -> Path:
@@ -81,7 +91,11 @@ def closure(start: list[Path]) -> list[Path]:
     """The pages, and what they link to. Raises SystemExit, with all links that lead nowhere."""
     found, missing = dict.fromkeys(start), []
     for page in found.copy():
-        for link in links(page.read_text(encoding="utf-8")):
+        text = page.read_text(encoding="utf-8")
+        missing += [
+            f"{page.relative_to(ROOT)}: [{name}] is not defined" for name in undefined(text)
+        ]
+        for link in links(text):
             target = target_of(page, link)
             if not target.is_file() or not target.is_relative_to(ROOT):
                 missing.append(f"{page.relative_to(ROOT)}: {link}: no such file here")

@@ -69,7 +69,8 @@ class TopKeys(Strict):
     model is a preset (kvsim list models), the path of a config.json, or numbers; in an editor a
     path begins with a dot, / or $, or ends in .json.
     device is a preset (kvsim list devices) or numbers.
-    gpu_memory_utilization is the fraction of the device's memory that may be used.
+    gpu_memory_utilization is the fraction of the device's memory that may be used; an engine may
+    set another (vllm-0.32: 0.92).
     activation_bytes are kept free for activations.
     non_torch_bytes are kept free for what else takes memory.
     tensor_parallel_size is the number of GPUs that the model is split over.
@@ -86,13 +87,14 @@ class TopKeys(Strict):
     cost is how long an iteration takes (kvsim list costs); linear if it is left out.
     replicas are several engines behind a router, {count: 4, router: {kind: least_loaded}}; one
     without a router if it is left out.
-    seeds is how many seeds there are, from 0 on, or a list of them.
+    seeds is how many seeds there are, from 0 on, or a list of them; 1 if it is left out.
     sweep maps dotted keys, such as allocator.block_size, to lists of values: one run for each
     combination; engine may be all, for every preset.
     slo are limits that a request must keep to count as good.
     figures are drawn when all runs are done.
     record is blocks, or {blocks: true, max_events: 2000000}: each run keeps who held which block
-    when, and what every request did; nothing if it is left out.
+    when, and what every request did, or of so many iterations one where that is more than
+    max_events rows (at least 1,000; 2,000,000 if it is left out); nothing without record.
     report makes a page of it all, report.html beside the tables.
     """
 

@@ -47,7 +47,10 @@ def add_slo_options(parser: argparse.ArgumentParser) -> None:
         "--tolerance", metavar="X", type=float, default=0.05, help="of rates (0.05)"
     )
     search.add_argument(
-        "--requests", metavar="N", type=int, help="measured in a run, fewer or more"
+        "--requests",
+        metavar="N",
+        type=int,
+        help="measured in a run, instead of as many as it takes",
     )
     search.add_argument(
         "--no-offline", action="store_true", help="without the two lines that no engine can have"

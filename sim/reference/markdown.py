@@ -41,11 +41,15 @@ def paragraphs(doc: str | None) -> list[str]:
 
 
 def prose(doc: str | None, first: int = 0, last: int | None = None) -> str:
-    """Paragraphs of a docstring as Markdown; indented ones are code."""
+    """Paragraphs of a docstring as Markdown; indented ones are code, lines behind - are a list."""
     shown = []
     for part in paragraphs(doc)[first:last]:
-        is_code = part.startswith("    ") or "\n    " in part
-        shown.append(f"```text\n{dedent(part)}\n```" if is_code else text(part))
+        if part.startswith("    ") or "\n    " in part:
+            shown.append(f"```text\n{dedent(part)}\n```")
+            continue
+        lead, *items = re.split(r"(?m)^- ", part)
+        listed = "\n".join(f"- {text(item)}" for item in items)
+        shown += [words for words in (text(lead), listed) if words]
     return "\n\n".join(shown)
 
 

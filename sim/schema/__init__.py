@@ -2,7 +2,7 @@
 
 Made from what validates: the pydantic models of the keys, the plug-in tables, the annotations of
 constructors and, for lower bounds, the constructors themselves, which are asked whether they
-take -1 and 0. Descriptions are the sentences of docstrings that name a key.
+take -1 and 0. Descriptions are the sentences of docstrings that name a key, or of common.py.
 
 The schema knows less than `kvsim check`: what depends on two keys, on a file, or on an upper
 bound that only a constructor knows, passes. What it refuses, check refuses too, but for two

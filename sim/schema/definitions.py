@@ -9,6 +9,7 @@ from sim.classes import Table
 from sim.hardware_types import MAX_MODEL_LEN
 from sim.plugin_keys import MAX_TOKENS_RULES
 from sim.plugins import nested_lists, nested_tables, parameter_model, split_key
+from sim.schema.common import said_of
 from sim.schema.keys import keys_of
 from sim.schema.terms import NULL, Schema, any_of, ref
 from workloads import installed
@@ -72,6 +73,9 @@ class Definitions:
         schema = keys_of(parameter_model(entry), self.schemas, entry)
         schema.pop("required", None)  # a sweep may set them
         properties = schema["properties"]
+        for key, value in properties.items():
+            if value["description"] == schema["description"] and (said := said_of(key, entry)):
+                value["description"] = said
         for key, table in nested_tables(entry).items():
             about = {"description": properties[key]["description"]}
             one = ref(self.add_table(key, table))

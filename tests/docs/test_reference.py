@@ -13,6 +13,7 @@ from command import ROOT
 from sim.cli import main
 from sim.metric_docs import METRICS, describe
 from sim.reference import PAGES, page
+from sim.reference.markdown import prose
 
 FOLDER = ROOT / "docs" / "reference"
 SUMMARIES = sorted((ROOT / "results").glob("*/summary.csv"))
@@ -61,3 +62,16 @@ def test_kvsim_list_metrics_shows_them(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["list", "metrics"]) == 0
     shown = capsys.readouterr().out
     assert "num_hit_tokens / num_queried_tokens [share of tokens, 0 to 1]" in shown
+
+
+def test_every_key_of_a_plug_in_and_of_a_trace_format_is_described() -> None:
+    """A docstring names it, or sim/schema/common.py does: the last cell of no row is empty."""
+    for name in ("plugins", "traces", "experiments"):
+        rows = [line for line in page(name).splitlines() if line.startswith("| `")]
+        assert len(rows) > 20
+        assert [row for row in rows if row.endswith("|  |")] == []
+
+
+def test_dashes_of_a_docstring_are_a_list() -> None:
+    shown = prose("Accepted:\n- one, which\n  goes on\n- two_things\n\nNext.")
+    assert shown == "Accepted:\n\n- one, which goes on\n- `two_things`\n\nNext."

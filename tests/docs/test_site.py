@@ -53,17 +53,36 @@ def test_links_of_pages_lead_somewhere() -> None:
     assert set(PAGES) <= set(BUILD.closure(PAGES))
 
 
+def test_a_path_that_a_page_names_is_there() -> None:
+    """Between backticks, from a folder of the repository on; stars and NAME stand for several."""
+    named = re.compile(r"`((?:sim|workloads|kernels|experiments|docs|notebooks|tests)/[\w./*-]*)`")
+    found = 0
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":  # speaks of what was there, too
+            continue
+        for path in named.findall(BUILD.CODE_BLOCK.sub("", page.read_text())):
+            pattern = path.rstrip("/").replace("NAME", "*")
+            assert any(ROOT.glob(pattern)), f"{page.relative_to(ROOT)}: {path}"
+            found += 1
+    assert found > 50
+
+
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
     page = ROOT / "docs" / "nowhere-for-a-test.md"
-    page.write_text("[gone](gone.md) and ![gone](../results/gone.png), `[not](a-link.md)`\n")
+    page.write_text(
+        "[gone](gone.md) and ![gone](../results/gone.png), `[not](a-link.md)`, "
+        '<img alt="" src="gone.svg"> and [gone][away], `[0][1]`\n'
+    )
     try:
         with pytest.raises(SystemExit) as stop:
             BUILD.closure([page])
     finally:
         page.unlink()
     assert str(stop.value).splitlines() == [
+        "docs/nowhere-for-a-test.md: [away] is not defined",
         "docs/nowhere-for-a-test.md: gone.md: no such file here",
         "docs/nowhere-for-a-test.md: ../results/gone.png: no such file here",
+        "docs/nowhere-for-a-test.md: gone.svg: no such file here",
     ]
 
 
