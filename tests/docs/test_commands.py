@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import runpy
 import shutil
@@ -22,7 +21,7 @@ ALIASES = {"make quickstart": "kvsim run experiments/quickstart.yaml"}
 OTHERS = {"dask", "ray", "pip", "helm", "kubectl"}  # that a page may show, to be run elsewhere
 NOT_OURS = ("git clone", "cd ", ". .venv/bin/activate", "make ")
 MOONCAKE = SHARED / "traces" / "mooncake" / "conversation_trace.jsonl.gz"
-TRACES = ("conversation_trace.jsonl", "mooncake-conversation")  # what a page may name
+TRACE = "mooncake-conversation"  # what a page may name
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +40,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"{t:.3f},{p},{o}" for t, p, o in zip(gaps.cumsum(), prompts, outputs, strict=True)]
     table = "\n".join(["arrival_s,prompt_tokens,output_tokens", *rows]) + "\n"
     (folder / "requests.csv").write_text(table)
-    if MOONCAKE.exists():
-        (folder / TRACES[0]).write_bytes(gzip.decompress(MOONCAKE.read_bytes()))
     return folder
 
 
@@ -104,8 +101,8 @@ def test_every_command_of_a_page_runs_and_prints_what_is_shown(
             assert line.startswith(NOT_OURS), f"neither kvsim nor known: {line}"
             continue
         words = arguments(command)
-        needs_trace = any(name in words for name in TRACES) and not MOONCAKE.exists()
-        if command.how.startswith("parse, ") or needs_trace:
+        lacks_trace = TRACE in words and not MOONCAKE.exists()
+        if command.how.startswith("parse, ") or lacks_trace:
             build_parser().parse_args(words)
             continue
         code, out, err = run(words) if command.words[0] == "kvsim" else run_program(words[0])
