@@ -9,6 +9,7 @@ const FADED = 0.28; // opacity of all others when a request is chosen
 const EVERY = 4; // columns are a multiple of it, so that addresses can be counted
 const FILLED = 0.9; // of the width
 const LABEL_PX = 15, INDEX_PX = 26; // from which size a cell has a number, and its logical block
+const MARK_PX = 12; // and a mark: in smaller ones it would hide what is solid
 
 class Grid {
   constructor(canvas, pool) {
@@ -178,7 +179,7 @@ class Grid {
 
   drawMark(d, x, y, width, height) {
     const mark = this.palette.mark(d.request), { context } = this;
-    if (mark === "none" || width < 5) return;
+    if (mark === "none" || width < 5 || this.size < MARK_PX) return;
     context.fillStyle = d.written > 0 ? this.palette.owner(d.request).ink : this.palette.ink;
     const third = Math.max(2, Math.floor(Math.min(width, height) / 3));
     if (mark === "dot") context.fillRect(x + third, y + third, third, third);

@@ -107,7 +107,7 @@ class BlockTable {
     const many = new Set(rows.map((r) => r.sequence)).size > 1;
     const isBlocks = this.run.blockSize !== null;
     const heads = [...(many ? ["sequence"] : []), ...(isBlocks ? ["logical", "physical"] : ["slots"]),
-      "written", "shared"];
+      isBlocks ? `written of ${this.run.blockSize}` : "written", "shared"];
     const body = rows.slice(0, MAX_ROWS).map((r) => this.row(r, many, isBlocks));
     const shown = rows.length > MAX_ROWS ? `the first ${MAX_ROWS} of ${count(rows.length)}` : "";
     const table = rows.length
@@ -131,7 +131,8 @@ class BlockTable {
     return element("tr", {},
       ...(many ? [element("td", {}, String(r.sequence))] : []),
       ...cells.map((text) => element("td", {}, text)),
-      isHost ? element("td", {}, "swapped out") : element("td", {}, meter, `${count(r.written)} of ${count(size)}`),
+      isHost ? element("td", {}, "swapped out")
+        : element("td", {}, meter, isBlocks ? count(r.written) : `${count(r.written)} of ${count(size)}`),
       element("td", {}, r.refs > 1 ? `×${r.refs}` : "–"));
   }
 }

@@ -1,7 +1,7 @@
 // Panel: one run. Its map, where its slots are, its timeline, its lists and block table.
 
 const TERM_WORDS = {
-  token_states: "tokens", reserved: "reserved", internal: "internal waste",
+  token_states: "tokens", reserved: "reserved", internal: "internal",
   external: "external", cached: "cached", free: "free",
 };
 
@@ -29,12 +29,13 @@ class Panel {
     for (const term of TERMS) {
       this.bar.append(element("span", { class: `kvp-t-${term}` }));
       this.terms.append(element("div", {}, element("dt", {}, element("i", { class: `kvp-t-${term}` }),
-        TERM_WORDS[term]), element("dd", {})));
+        TERM_WORDS[term]), element("dd", {}, element("span"), element("small"))));
     }
     const playhead = element("div", { class: "kvp-playhead" });
     const time = element("canvas", { "aria-hidden": "true" });
     this.timeline = new Timeline(time, playhead, run, this.player.end);
-    this.track = element("div", { class: "kvp-time" }, time, playhead);
+    this.moments = new Moments(this.player, run);
+    this.track = element("div", { class: "kvp-time" }, time, ...this.moments.marks, playhead);
     const choose = (request) => this.player.select(request);
     this.running = new Chips("Running", choose);
     this.waiting = new Chips("Waiting", choose);
@@ -46,9 +47,9 @@ class Panel {
   fill() {
     const { run } = this;
     const size = run.blockSize === null
-      ? `${count(run.numSlots)} slots, a cell is ${run.cellSlots}`
-      : `${plural(Math.floor(run.numSlots / run.blockSize), "block")} of ${run.blockSize}`
-        + (run.cellSlots > run.blockSize ? `, ${run.cellSlots / run.blockSize} a cell` : "");
+      ? `${count(run.numSlots)} slots, a square is ${run.cellSlots}`
+      : `${plural(Math.floor(run.numSlots / run.blockSize), "block")} of ${plural(run.blockSize, "slot")}`
+        + (run.cellSlots > run.blockSize ? `, ${run.cellSlots / run.blockSize} a square` : "");
     const chooser = element("select", { class: "kvp-choose", "aria-label": "run shown here",
       onchange: (event) => this.player.exchange(this, Number(event.target.value)) });
     this.runs.forEach((r, i) => {
@@ -60,13 +61,23 @@ class Panel {
     const sampled = run.recordedMoments === null ? "" : element("p", { class: "kvp-sampled" },
       `Sampled: ${count(run.iterations.length)} of ${count(run.recordedMoments)} iterations are kept.`);
     this.root.setAttribute("aria-label", run.label);
+    this.map = element("div", { class: "kvp-map" }, this.canvas, this.tip);
     this.root.replaceChildren(
-      element("div", { class: "kvp-head" }, title, element("small", {}, size)),
-      this.numbers, element("div", { class: "kvp-map" }, this.canvas, this.tip),
-      this.bar, this.terms, this.track,
-      element("p", { class: "kvp-hint" }, "The whole run: drag to any moment."), sampled,
+      element("div", { class: "kvp-head" }, title, element("small", {}, size), this.enlarger()),
+      element("div", { class: "kvp-view" }, this.numbers, this.map, this.bar, this.terms, this.track,
+        this.moments.root, sampled),
       element("div", { class: "kvp-below" },
         element("div", {}, this.running.root, this.waiting.root), this.table.root));
+  }
+
+  // A button that gives the whole width to this map of two.
+  enlarger() {
+    return element("button", { type: "button", class: "kvp-chip kvp-enlarge",
+      "aria-pressed": String(this.root.classList.contains("kvp-large")),
+      onclick: ({ currentTarget }) => {
+        currentTarget.setAttribute("aria-pressed", this.root.classList.toggle("kvp-large"));
+        this.player.layout(true);
+      } }, "large");
   }
 
   listen() {
@@ -128,7 +139,7 @@ class Panel {
     this.tip.hidden = false;
     const { size, columns } = this.grid;
     const left = (cell % columns) * size, top = Math.floor(cell / columns) * size;
-    const room = this.root.clientWidth - this.tip.offsetWidth - 8;
+    const room = this.map.clientWidth - this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(left + size + 4, room))}px`;
     this.tip.style.top = `${top + size + 4}px`;
   }
@@ -170,9 +181,10 @@ class Panel {
 
   layout(palette) {
     this.palette = palette;
-    const width = this.root.clientWidth - 2 * parseFloat(getComputedStyle(this.root).paddingLeft);
+    const width = this.map.clientWidth;
     this.grid.layout(width, palette);
     this.timeline.layout(width, palette);
+    this.moments.layout(width);
     this.running.key = this.waiting.key = "";
   }
 
@@ -193,6 +205,7 @@ class Panel {
     });
     if (!withLists) return now;
     this.now_ = now;
+    this.moments.update(this.player.time);
     this.updateWords(now, shown);
     return now;
   }
@@ -200,9 +213,11 @@ class Panel {
   updateWords(now, time) {
     const total = this.run.numSlots, { end } = this.player;
     TERMS.forEach((term, i) => {
-      const value = this.terms.children[i].lastChild;
-      const text = `${percent(now.terms[term], total)} · ${count(now.terms[term])}`;
-      if (value.textContent !== text) value.textContent = text;
+      const [share, slots] = this.terms.children[i].lastChild.children;
+      const text = ` · ${count(now.terms[term])}`;
+      if (slots.textContent === text) return;
+      share.textContent = percent(now.terms[term], total);
+      slots.textContent = text;
     });
     this.bar.setAttribute("aria-label", TERMS.map((t) => `${TERM_WORDS[t]} ${percent(now.terms[t], total)}`).join(", "));
     const used = percent(now.terms.token_states, total);

@@ -5,8 +5,9 @@ for (let power = -6; power <= 3; power++) for (const step of [1, 2, 5]) SPEEDS.p
 const LISTS_EVERY_MS = 125, CALM_FRAME_MS = 300, MAX_FRAME_MS = 100;
 
 const KEYS = "Keys: space plays and pauses, ← and → step by iteration, Page Up and Page Down by many, "
-  + "Home and End go to the ends, + and − change the speed. In a map the arrow keys move between "
-  + "cells, Enter chooses the owner, Escape lets go.";
+  + "Home and End go to the ends, n and p to the next and the previous of the moments below the maps, "
+  + "+ and − change the speed. In a map the arrow keys move between cells, Enter chooses the owner, "
+  + "Escape lets go.";
 
 class Player {
   constructor(root, runs, shown) {
@@ -16,7 +17,8 @@ class Player {
     this.controls = new Controls(this);
     this.panels = shown.map((index) => new Panel(this, runs, index));
     this.live = element("p", { class: "kvp-hidden", "aria-live": "polite" });
-    root.replaceChildren(this.controls.root,
+    this.story = element("p", { class: "kvp-story" });
+    root.replaceChildren(this.controls.root, this.story,
       element("div", { class: "kvp-panels" }, ...this.panels.map((p) => p.root)),
       element("p", { class: "kvp-notes" }, KEYS), this.live);
     root.tabIndex = -1;
@@ -25,15 +27,18 @@ class Player {
     this.chooseSpeed();
     new ResizeObserver(() => this.layout()).observe(root);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.layout(true));
-    this.time = this.fullest();
+    this.begin();
     this.layout();
   }
 
-  // Starts of iterations of the runs shown, which are the steps, and the end.
+  // Starts of iterations of the runs shown, which are the steps, and the end; and their landmarks.
   findMoments() {
     const all = new Set([0, this.end]);
     for (const { run } of this.panels) for (const start of run.iterations.start) all.add(start);
     this.moments = Float64Array.from(all).sort();
+    this.landmarks = this.panels.flatMap(({ run }) => run.landmarks.map((landmark) => [run, landmark]))
+      .sort(([, a], [, b]) => a[0] - b[0]);
+    this.visited = -1;
   }
 
   // Some seconds for the whole run: more the more there is to see.
@@ -42,12 +47,34 @@ class Player {
     this.setSpeed(Math.max(0, SPEEDS.findLastIndex((speed) => speed <= wanted)));
   }
 
-  // The moment when the first pool holds most: a picture to begin with.
-  fullest() {
-    const { start, free } = this.panels[this.panels.length - 1].run.iterations;
-    let best = 0;
-    for (let i = 0; i < start.length; i++) if (free[i] < free[best]) best = i;
-    return start.length ? start[best] : 0;
+  // A picture to begin with: the moment when the last pool holds most.
+  begin() {
+    const { run } = this.panels[this.panels.length - 1];
+    const fullest = this.landmarks.findIndex(([of, [, title]]) => of === run && title === "fullest");
+    this.visited = fullest;
+    this.time = fullest < 0 ? 0 : this.landmarks[fullest][1][0];
+  }
+
+  // To a landmark, with what it is about chosen.
+  visit(index) {
+    const [, [time, , , request]] = this.landmarks[index];
+    this.pause();
+    this.visited = index;
+    this.selected = request < 0 ? null : request;
+    this.seek(time);
+  }
+
+  // The landmark that was last: of several of one time the one that was asked for.
+  latest() {
+    const isThere = this.visited >= 0 && this.landmarks[this.visited][1][0] === this.time;
+    return isThere ? this.visited : this.landmarks.filter(([, [time]]) => time <= this.time).length - 1;
+  }
+
+  leap(count) {
+    const from = this.latest();
+    const isPast = from >= 0 && this.landmarks[from][1][0] < this.time;
+    const next = from + (count < 0 && isPast ? 0 : count);
+    if (this.landmarks[next]) this.visit(next);
   }
 
   layout(always = false) {
@@ -131,6 +158,11 @@ class Player {
   }
 
   render(withLists) {
+    const latest = this.latest();
+    if (this.told !== this.landmarks[latest]) {
+      this.told = this.landmarks[latest];
+      this.story.replaceChildren(...story(this.told, this.end));
+    }
     for (const panel of this.panels) panel.update(this.time, withLists);
     this.controls.update();
   }
@@ -140,7 +172,8 @@ class Player {
     clearTimeout(this.announcing);
     this.announcing = setTimeout(() => {
       if (this.playing) return;
-      this.live.textContent = `${seconds(this.time, this.end)}. `
+      const isThere = this.told && this.told[1][0] === this.time;
+      this.live.textContent = `${isThere ? this.story.textContent : seconds(this.time, this.end)}. `
         + this.panels.map((panel) => panel.sentence()).join(" ");
     }, 500);
   }
@@ -154,6 +187,7 @@ class Player {
       Home: () => { this.pause(); this.seek(0); }, End: () => { this.pause(); this.seek(this.end); },
       "+": () => this.setSpeed(this.speedIndex + 1), "=": () => this.setSpeed(this.speedIndex + 1),
       "-": () => this.setSpeed(this.speedIndex - 1), " ": () => this.toggle(),
+      n: () => this.leap(1), p: () => this.leap(-1),
       Escape: () => this.selected !== null && this.select(this.selected),
     };
     const isButton = event.target.tagName === "BUTTON" && event.key === " ";

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sim.report.player.landmarks import packed
 from sim.report.player.packing import pack, packed_bytes
 from sim.report.player.recordings import (
     MAX_END_S,
@@ -23,7 +24,7 @@ from sim.report.player.still import OWNERS, moments, patterns, still
 
 HERE = Path(__file__).parent
 SCRIPTS = ("unpack", "pool", "pool_sums", "tables", "palette", "grid", "tiny", "timeline", "lists",
-           "panel", "controls", "player", "main")  # fmt: skip
+           "moments", "panel", "controls", "player", "main")  # fmt: skip
 MAX_RUNS = 6
 MAX_BYTES = 2_000_000  # of all packed recordings of a section
 MAX_ROWS = 400_000  # of a recording, packed or not: what a browser replays in a blink
@@ -48,8 +49,11 @@ def player_section(
     chosen = choose(pools, max_runs)
     cells = cell_slots(chosen)
     bounded = [_bounded(pool, max_bytes // len(chosen)) for pool in chosen]
-    runs = [{**run, "cellSlots": cell} for (_, run), cell in zip(bounded, cells, strict=True)]
     kept = [pool for pool, _ in bounded]
+    runs = [
+        {**run, "cellSlots": cell, "landmarks": packed(pool)}
+        for (pool, run), cell in zip(bounded, cells, strict=True)
+    ]
     shown = first_pair(chosen)
     data = _json({"runs": runs, "shown": shown})
     name = "kvp" + hashlib.sha256(data.encode()).hexdigest()[:8]
@@ -59,8 +63,8 @@ def player_section(
         [
             '<div class="kvp" role="group" aria-label="Block map">',
             f"<style>{_source('player.css')}</style>",
-            _WORDS,
-            patterns(name) + _legend(name),
+            _intro([kept[i] for i in shown]),
+            patterns(name) + _legend(name, chosen),
             '<div class="kvp-app" hidden></div>',
             '<p class="kvp-failed" hidden></p>',
             f'<div class="kvp-stills">{_NOSCRIPT}{"".join(pictures)}</div>',
@@ -89,12 +93,12 @@ def _bounded(recording: Recording, max_bytes: int) -> tuple[Recording, dict[str,
     if num_rows > MAX_ROWS:
         num_moments = max(FEWEST_MOMENTS, num_moments * MAX_ROWS // num_rows)
     bounded = sample(recording, num_moments)
-    packed = pack(bounded)
-    while (size := packed_bytes(packed)) > max_bytes and num_moments > FEWEST_MOMENTS:
+    data = pack(bounded)
+    while (size := packed_bytes(data)) > max_bytes and num_moments > FEWEST_MOMENTS:
         num_moments = max(FEWEST_MOMENTS, int(num_moments * min(0.7, 0.9 * max_bytes / size)))
         bounded = sample(recording, num_moments)
-        packed = pack(bounded)
-    return bounded, packed
+        data = pack(bounded)
+    return bounded, data
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -126,17 +130,28 @@ def _notes(
     return notes
 
 
-_WORDS = """<p class="kvp-intro">The same requests arrive at each of these memory pools, at the same
-times. Every square is a piece of the pool, and its colour and number say which request holds it: a
-pool is as good as it is full of solid colour. Play, point at a square to see what is in it, choose
-a request to follow it.</p>"""
+def _intro(shown: Sequence[Recording]) -> str:
+    """What the maps are, for those who have never seen one."""
+    pair = " Both are given the same requests at the same times." if len(shown) > 1 else ""
+    maps = "Each map is" if len(shown) > 1 else "The map is"
+    return (
+        f'<p class="kvp-intro">{maps} the KV cache of one run, cut into squares of a few slots; a'
+        " slot holds what one token leaves. The colour and number of a square say which request has"
+        " it."
+        " Solid is filled, hatched is taken but empty: the more is solid, the more requests run"
+        f" at a time.{pair} Press play; point at a square to see what is in it; choose a request to"
+        " follow it.</p>"
+    )
+
 
 _NOSCRIPT = """<noscript><p>With JavaScript these pictures move: a player steps through the run,
 plays and scrubs it, shows who holds a block, its logical index, reference count and tokens, the
 block table of a chosen request, who runs, who waits, and where memory goes.</p></noscript>"""
 
 
-def _legend(name: str) -> str:
+def _legend(name: str, recordings: Sequence[Recording]) -> str:
+    """What a map's paint means: of what may be left out, only what there is in these recordings."""
+
     def item(shape: str, text: str) -> str:
         return f'<li><svg viewBox="0 0 18 14" aria-hidden="true">{shape}</svg>{text}</li>'
 
@@ -153,14 +168,26 @@ def _legend(name: str) -> str:
     )
     outlined = 'fill="#0072B2" stroke="var(--kvp-ink)" stroke-width="2"'
     number = '<text x="9" y="11" font-size="10" font-weight="600" text-anchor="middle"'
+    in_blocks = any(r.block_size is not None for r in recordings)
+    has_samples = any((r.events["sequence"] > 0).any() for r in recordings)
+    states = {str(s) for r in recordings for s in r.events["state"].unique()}
+    is_shared = any((r.events["ref_count"] > 1).any() for r in recordings)
+    names = "a colour and a number: a request"
+    if in_blocks:
+        names += "; 23:6 is block 6 of request 23"
+    if has_samples:
+        names += "; 23.1 is its sample 1"
     items = [
-        item(solid, "a colour, a number: a request; 23:6 is block 6 of request 23"),
-        item(box('fill="#0072B2"') + f'{number} fill="#fff">7</text>', "solid: its tokens"),
-        item(owners(f'fill="url(#{name}h{{}})"'), "striped: reserved, will be written"),
-        item(owners(f'fill="url(#{name}x{{}})"'), "crossed: wasted, never will be (internal)"),
-        item(box(outlined), "outlined: shared by n requests or samples (×n)"),
-        item(box(f'fill="url(#{name}d{len(OWNERS)})"'), "dotted: cached, held by nobody"),
-        item(box('fill="none" stroke="var(--kvp-soft)"'), "empty: free"),
-        item(box('fill="var(--kvp-external)"'), "grey: free but unusable (external)"),
-    ]
-    return f'<ul class="kvp-legend">{"".join(items)}</ul>'
+        (True, solid, names),
+        (True, box('fill="#0072B2"') + f'{number} fill="#fff">7</text>', "solid: its tokens"),
+        (True, owners(f'fill="url(#{name}h{{}})"'), "striped: reserved, will be filled"),
+        (True, owners(f'fill="url(#{name}x{{}})"'), "crossed: wasted, never filled (internal)"),
+        (is_shared, box(outlined), "outlined, ×n: shared, in n block tables"),
+        ("cached" in states, box(f'fill="url(#{name}d{len(OWNERS)})"'),
+         "dotted: cached, held by nobody"),
+        (True, box('fill="none" stroke="var(--kvp-soft)"'), "empty: free"),
+        (bool(states - {"held", "cached", "free"}), box('fill="var(--kvp-external)"'),
+         "grey: free but of no use (external)"),
+    ]  # fmt: skip
+    shown = [item(shape, text) for is_there, shape, text in items if is_there]
+    return f'<ul class="kvp-legend">{"".join(shown)}</ul>'
