@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
+from sim.report.inks import INK, follow_page
 from sim.report.text import visible
 
 ELEMENTS = re.compile(
@@ -28,7 +29,7 @@ FORBIDDEN = re.compile(r"url\((?!#)|@import|expression|javascript:|\\", re.IGNOR
 DECIMALS = re.compile(r"-?\d+\.\d{3,}(?:[eE][-+]?\d+)?")
 PNG = "data:image/png;base64,"
 MAX_DEPTH = 100
-STYLE = "stroke-linejoin:round;stroke-linecap:butt"  # what matplotlib's style sheet sets
+STYLE = f"stroke-linejoin:round;stroke-linecap:butt;{INK}"  # what matplotlib's sheet sets, and ink
 
 
 class SvgError(Exception):
@@ -49,6 +50,7 @@ def inline_svg(text: str, prefix: str, title: str, about: str) -> Markup:
     numbers = box.split()
     if len(numbers) != 4 or not all(re.fullmatch(r"-?\d+(\.\d+)?", part) for part in numbers):
         raise SvgError("has no viewBox")
+    follow_page(root)
     names = f"{prefix}title {prefix}desc"
     head = (
         f'<svg role="img" aria-labelledby="{names}" viewBox="{box}" style="{STYLE}">'

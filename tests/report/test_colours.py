@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sim.report
+from sim.report.inks import FOLLOWING
 
 CSS = (Path(sim.report.__file__).parent / "report.css").read_text(encoding="utf-8")
 LIGHT, DARK = (
@@ -21,6 +22,7 @@ TEXT = [
     *((ink, ground) for ink in ("ink", "soft", "accent") for ground in ("paper", "card", "stripe")),
     *((ink, "head") for ink in ("ink", "soft")),
     ("warn-ink", "warn"),
+    *((f"figure-{ink}", "card") for ink in ("ink", "label", "note", "gone")),
     *((grade, ground) for grade in ("good", "half", "bad") for ground in ("card", "stripe")),
 ]
 
@@ -69,8 +71,8 @@ def test_neighbours_in_a_bar_are_divided_by_a_line_that_is_none_of_them(name: st
 
 
 def test_every_colour_is_one_of_the_palette() -> None:
-    """But for white: the ground of figures, which are drawn on it, and of paper."""
+    """But for white: the ground of figures in dots, and of paper."""
     rest = re.sub(r":root \{.*?\n *\}", "", CSS, flags=re.DOTALL)
     assert set(re.findall(r"#[0-9a-fA-F]{3,8}\b(?=[;\s])", rest)) <= {"#ffffff"}
-    used = set(re.findall(r"var\(--([a-z_-]+)\)", rest))
+    used = set(re.findall(r"var\(--([a-z_-]+)\)", rest + " ".join(FOLLOWING.values())))
     assert used == set(LIGHT)
