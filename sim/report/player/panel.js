@@ -174,7 +174,7 @@ class Panel {
     const lines = [owner, (d.index >= 0 && blockSize !== null ? `logical block ${d.index} in ` : "") + place];
     if (isUnusable(d.state)) return lines;
     lines.push(`${count(d.written)} of ${count(d.end - d.first)} written`
-      + (d.reserved ? `, ${count(d.reserved)} reserved` : "") + (rest ? `, ${count(rest)} never to be` : ""));
+      + (d.reserved ? `, ${count(d.reserved)} reserved` : "") + (rest ? `, ${count(rest)} never filled` : ""));
     lines.push(`reference count ${d.refs}`);
     return lines;
   }
