@@ -64,7 +64,7 @@ def _fullest(row: pd.Series, num_slots: int) -> Landmark:
     return Landmark(
         float(row["start_s"]),
         "fullest",
-        f"{running:,} running, {waiting:,} waiting. Of {num_slots:,} slots {share:.0f} % hold"
+        f"{running:,} running, {waiting:,} waiting. Of {num_slots:,} slots {share:.{1 if share < 10 else 0}f} % hold"
         f" tokens and {free_text}.",
     )
 

@@ -20,13 +20,15 @@ class Player {
     this.story = element("p", { class: "kvp-story" });
     root.replaceChildren(this.controls.root, this.story,
       element("div", { class: "kvp-panels" }, ...this.panels.map((p) => p.root)),
-      element("p", { class: "kvp-notes" }, KEYS), this.live);
+      element("p", { class: "kvp-notes kvp-keys" }, KEYS), this.live);
     root.tabIndex = -1;
     root.addEventListener("keydown", (event) => this.onKey(event));
     this.findMoments();
     this.chooseSpeed();
     new ResizeObserver(() => this.layout()).observe(root);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.layout(true));
+    for (const media of ["(prefers-color-scheme: dark)", "print"]) {
+      matchMedia(media).addEventListener("change", () => this.layout(true));
+    }
     this.begin();
     this.layout();
   }
