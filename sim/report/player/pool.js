@@ -53,14 +53,22 @@ class Pool {
   }
 
   jump(target) {
-    const before = this.last.slice();
+    const before = this.last;
+    this.last = this.spare || new Int32Array(before.length);
+    this.spare = before;
     const snapshot = Math.floor(target / this.every);
     this.last.set(this.snapshots[snapshot]);
     for (let e = snapshot * this.every; e < target; e++) this.cover(e);
     this.applied = target;
-    for (let u = 0; u < before.length; u++) {
-      if (before[u] !== this.last[u]) this.markSlots(u * this.unit, (u + 1) * this.unit);
-    }
+    for (let cell = 0; cell < this.numCells; cell++) if (this.differs(cell, before)) this.mark(cell);
+  }
+
+  // Whether a cell is not what it was: the first unit that differs says so.
+  differs(cell, before) {
+    const { last, unit, cellSlots } = this;
+    const end = Math.min(last.length, Math.ceil(((cell + 1) * cellSlots) / unit));
+    for (let u = Math.floor((cell * cellSlots) / unit); u < end; u++) if (before[u] !== last[u]) return true;
+    return false;
   }
 
   apply(e) {
@@ -96,12 +104,13 @@ class Pool {
   markSlots(from, to) {
     const first = Math.max(0, Math.floor(from / this.cellSlots));
     const last = Math.min(this.numCells, Math.ceil(to / this.cellSlots));
-    for (let cell = first; cell < last; cell++) {
-      if (!this.isDirty[cell]) {
-        this.isDirty[cell] = 1;
-        this.dirty.push(cell);
-      }
-    }
+    for (let cell = first; cell < last; cell++) this.mark(cell);
+  }
+
+  mark(cell) {
+    if (this.isDirty[cell]) return;
+    this.isDirty[cell] = 1;
+    this.dirty.push(cell);
   }
 
   markAll() {
@@ -117,15 +126,11 @@ class Pool {
 
   // The pieces of a stretch of slots: [from, to, event], where event may be NOTHING.
   pieces(from, to) {
-    const found = [];
-    let slot = from;
-    while (slot < to) {
-      const u = Math.floor(slot / this.unit);
-      const next = Math.min(to, (u + 1) * this.unit);
-      const tail = found[found.length - 1];
-      if (tail && tail[2] === this.last[u]) tail[1] = next;
-      else found.push([slot, next, this.last[u]]);
-      slot = next;
+    const found = [], { last, unit } = this, end = Math.ceil(to / unit);
+    for (let u = Math.floor(from / unit); u < end;) {
+      const first = u, e = last[u];
+      while (u < end && last[u] === e) u++;
+      found.push([Math.max(from, first * unit), Math.min(to, u * unit), e]);
     }
     return found;
   }
