@@ -74,6 +74,7 @@ class Panel {
   enlarger() {
     return element("button", { type: "button", class: "kvp-chip kvp-enlarge",
       "aria-pressed": String(this.root.classList.contains("kvp-large")),
+      "aria-label": `large: ${this.run.label}`,
       onclick: ({ currentTarget }) => {
         currentTarget.setAttribute("aria-pressed", this.root.classList.toggle("kvp-large"));
         this.player.layout(true);
