@@ -60,11 +60,12 @@ def _of_iterations(recording: Recording) -> Iterator[Landmark]:
 def _fullest(row: pd.Series, num_slots: int) -> Landmark:
     running, waiting, free = (int(row[name]) for name in ("num_running", "num_waiting", "free"))
     share = 100 * int(row["token_states"]) / max(1, num_slots)
+    digits = 1 if share < 10 else 0
     free_text = "none is free" if free == 0 else f"{free:,} are free, which is the least there is"
     return Landmark(
         float(row["start_s"]),
         "fullest",
-        f"{running:,} running, {waiting:,} waiting. Of {num_slots:,} slots {share:.{1 if share < 10 else 0}f} % hold"
+        f"{running:,} running, {waiting:,} waiting. Of {num_slots:,} slots {share:.{digits}f} % hold"
         f" tokens and {free_text}.",
     )
 

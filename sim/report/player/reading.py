@@ -37,7 +37,8 @@ def recordings(folder: Path) -> list[Recording]:
 
 def _recording(run: Path, label: str, row: pd.Series) -> Recording:
     tables = {name: _table(run / f"{name}.parquet") for name in NAMES}
-    wrong = _misfit(tables)
+    num_slots = slots_of(tables["iterations"]) or _number(row, "num_slots")
+    wrong = _misfit(tables, num_slots)
     if wrong is not None:
         raise ResultsError(f"{run / wrong}.parquet: leaves its pool; run the experiment again")
     every = _number(row, "record_every") or 1
@@ -45,7 +46,7 @@ def _recording(run: Path, label: str, row: pd.Series) -> Recording:
     return Recording(
         label=_shown(label),
         allocator="" if is_empty(row.get("allocator")) else str(row["allocator"]),
-        num_slots=slots_of(iterations) or _number(row, "num_slots"),
+        num_slots=num_slots,
         block_size=_number(row, "record_block_size") or None,
         iterations=iterations,
         phases=tables["phases"],
@@ -64,12 +65,11 @@ def _table(path: Path) -> pd.DataFrame:
     return table
 
 
-def _misfit(tables: dict[str, pd.DataFrame]) -> str | None:
-    """The table that has slots which the pool of the iterations has not; None if all fit."""
+def _misfit(tables: dict[str, pd.DataFrame], slots: int) -> str | None:
+    """The table that has slots which a pool of so many has not; None if all fit."""
     if not len(tables["block_events"]) and not len(tables["table_events"]):
         return None  # memory without addresses, which may be without a limit, too
     terms = tables["iterations"][list(TERMS)]
-    slots = slots_of(tables["iterations"])
     if (terms < 0).any(axis=None) or (terms.sum(axis=1) != slots).any() or slots > MAX_SLOTS:
         return "iterations"
     events, entries = tables["block_events"], tables["table_events"]

@@ -46,6 +46,8 @@ def player_section(
     too_long = f'<p class="kvp-notes">{_too_long(long)}</p>' if long else ""
     if not pools:
         return too_long or None
+    if not any(len(pool.iterations) for pool in pools):
+        return f'<p class="kvp-notes">{_NOTHING}</p>'
     chosen = choose(pools, max_runs)
     cells = cell_slots(chosen)
     bounded = [_bounded(pool, max_bytes // len(chosen)) for pool in chosen]
@@ -143,6 +145,8 @@ def _intro(shown: Sequence[Recording]) -> str:
         " follow it.</p>"
     )
 
+
+_NOTHING = "Nothing was ever admitted in what was recorded, so there is nothing to watch."
 
 _NOSCRIPT = """<noscript><p>With JavaScript these pictures move: a player steps through the run,
 plays and scrubs it, shows who holds a block, its logical index, reference count and tokens, the

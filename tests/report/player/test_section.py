@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +14,7 @@ import pandas as pd
 import pytest
 
 from command import SMALL, kvsim
+from sim.cli import main
 from sim.report.player import Recording, player_section, recordings
 from sim.report.player.recordings import state_at, unit_slots
 from sim.report.player.section import HERE, SCRIPTS, script
@@ -55,6 +58,19 @@ def test_recordings_of_a_run_experiment_are_read(tmp_path: Path) -> None:
     assert all(r.num_moments_recorded is None and len(r.events) for r in found)
     fragment = player_section(found)
     assert [run["cellSlots"] for run in data_of(fragment)["runs"]] == [16, 16]
+
+
+def test_a_run_in_which_nothing_was_admitted_is_said_in_a_sentence(tmp_path: Path) -> None:
+    text = SMALL.replace("figures: [waste]", "record: blocks").replace("160", "16")
+    text = text.replace("prompt_tokens: 10", "prompt_tokens: 40")
+    (tmp_path / "small.yaml").write_text(re.sub(r"arrival_s: [^,]*, ", "", text))
+    with redirect_stdout(StringIO()):
+        assert main(["run", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "out")]) == 0
+    found = recordings(tmp_path / "out" / "small")
+    assert [(len(r.iterations), r.num_slots) for r in found] == [(0, 16), (0, 16)]
+    fragment = str(player_section(found))
+    assert "nothing to watch" in fragment
+    assert "<script" not in fragment
 
 
 def test_a_hostile_label_stays_text(pair: list) -> None:
