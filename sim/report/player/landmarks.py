@@ -62,12 +62,11 @@ def _fullest(row: pd.Series, num_slots: int) -> Landmark:
     share = 100 * int(row["token_states"]) / max(1, num_slots)
     digits = 1 if share < 10 else 0
     free_text = "none is free" if free == 0 else f"{free:,} are free, which is the least there is"
-    return Landmark(
-        float(row["start_s"]),
-        "fullest",
-        f"{running:,} running, {waiting:,} waiting. Of {num_slots:,} slots {share:.{digits}f} % hold"
-        f" tokens and {free_text}.",
+    words = (
+        f"{running:,} running, {waiting:,} waiting. Of {num_slots:,} slots {share:.{digits}f} %"
+        f" hold tokens and {free_text}."
     )
+    return Landmark(float(row["start_s"]), "fullest", words)
 
 
 def _of_phases(phases: pd.DataFrame) -> Iterator[Landmark]:

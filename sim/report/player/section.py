@@ -40,14 +40,14 @@ def player_section(
     in it, of every kind of allocator one before a second. Where the packed recordings would be
     more than max_bytes, moments are sampled, and the page says so.
     """
+    if recordings and not any(len(r.iterations) for r in recordings):
+        return f'<p class="kvp-notes">{_NOTHING}</p>'
     pools = [pool for r in recordings for pool in by_replica(r) if len(pool.events)]
     long = [pool for pool in pools if pool.end_s > MAX_END_S]
     pools = [pool for pool in pools if pool.end_s <= MAX_END_S]
     too_long = f'<p class="kvp-notes">{_too_long(long)}</p>' if long else ""
     if not pools:
         return too_long or None
-    if not any(len(pool.iterations) for pool in pools):
-        return f'<p class="kvp-notes">{_NOTHING}</p>'
     chosen = choose(pools, max_runs)
     cells = cell_slots(chosen)
     bounded = [_bounded(pool, max_bytes // len(chosen)) for pool in chosen]
