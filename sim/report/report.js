@@ -51,8 +51,8 @@
       select.append(new Option("all", ""), ...values.map((value) => new Option(value, value)));
       select.id = `filter-${key}`;
       label.htmlFor = select.id;
-      label.append(`${key} `);
-      controls.append(label, select);
+      label.append(`${key} `, select);
+      controls.append(label);
       return [key, select];
     });
     const label = document.createElement("label");
@@ -60,8 +60,8 @@
     words.type = "search";
     words.id = "filter-words";
     label.htmlFor = words.id;
-    label.append("with the words ");
-    controls.append(label, words, count);
+    label.append("with the words ", words);
+    controls.append(label, count);
     const apply = () => {
       const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
