@@ -3,9 +3,10 @@
     player_section(recordings(folder))    the fragment of a page; None if nothing was recorded
 
 Data flow one way: reading.py reads a folder of results, recordings.py holds what was recorded,
-sampling.py bounds it, packing.py makes it small, still.py draws a few moments for readers without
-JavaScript, section.py puts the fragment together. The page's own modules (*.js, in the order of
-section.SCRIPTS) unpack it, keep the state of the pools, and draw.
+sampling.py bounds it, landmarks.py finds the moments worth a jump, packing.py makes it small,
+still.py draws a few moments for readers without JavaScript, section.py puts the fragment together.
+The page's own modules (*.js, in the order of section.SCRIPTS) unpack it, keep the state of the
+pools, and draw.
 """
 
 from sim.report.player.reading import recordings

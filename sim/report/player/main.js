@@ -8,6 +8,7 @@ async function start(section) {
   root.hidden = false;
   section.kvplayer = new Player(root, runs, data.shown);
   section.querySelector(".kvp-stills").hidden = true;
+  section.querySelector(".kvp-how").hidden = false;
 }
 
 for (const section of document.querySelectorAll(".kvp:not([data-started])")) {

@@ -139,10 +139,9 @@ def _intro(shown: Sequence[Recording]) -> str:
     return (
         f'<p class="kvp-intro">{maps} the KV cache of one run, cut into squares of a few slots; a'
         " slot holds what one token leaves. The colour and number of a square say which request has"
-        " it."
-        " Solid is filled, hatched is taken but empty: the more is solid, the more requests run"
-        f" at a time.{pair} Press play; point at a square to see what is in it; choose a request to"
-        " follow it.</p>"
+        " it. Solid is filled, hatched is taken but empty: the more is solid, the more requests run"
+        f" at a time.{pair}<span class='kvp-how' hidden> Press play; point at a square to see what"
+        " is in it; choose a request to follow it.</span></p>"
     )
 
 
