@@ -148,9 +148,10 @@ def test_a_record_adds_up_to_the_run_at_every_iteration(recorded: Results) -> No
     for row, folder in recorded.values():
         assert replay(folder, row["record_every"]) > 0
     rows = [row for row, _ in recorded.values()]
-    assert any(row["num_preemptions"] for row in rows)
     assert any(row.get("num_evicted_blocks") for row in rows)
-    if len(rows) == 8:
+    if len(rows) == 32:
+        assert any(row["num_preemptions"] for row in rows)
+    else:
         assert max(row["record_every"] for row in rows) > 1
 
 
