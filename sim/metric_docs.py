@@ -63,7 +63,7 @@ _RUN = {
     ),
 }
 
-_TERMS = {
+TERM_MEANINGS = {
     "token_states": "slots written and held by a running sequence, a shared slot once",
     "reserved": "slots held and not written that a holder will write before it stops",
     "internal": "slots held that will never be written: rest of a reservation, of a last block, "
@@ -80,7 +80,7 @@ _MEMORY = {
         f"{what}; integral over time / that of all six terms",
         f"{RECORDER}; PagedAttention paper, Fig. 2",
     )
-    for term, what in _TERMS.items()
+    for term, what in TERM_MEANINGS.items()
 }
 _MEMORY["shared_blocks_saved_frac"] = Metric(
     "share of blocks, 0 to 1",

@@ -2,18 +2,21 @@
 
 The format is the "Trace Event Format" of Chromium's catapult project: a list of events, times `ts`
 in microseconds. A replica is two processes: one has a track of its iterations and counters, the
-other a track for each sequence of each request. Slices are pairs of begin (B) and end (E) events,
-not X events with a duration, so that two that touch never overlap by a rounding error. Counters (C)
-are the six terms in slots, and requests running and waiting, as they are from then on.
+other a track for each request, and for what runs beside it: samples and beams take the first track
+of their request that is free. Slices are pairs of begin (B) and end (E) events, not X events with a
+duration, so that two that touch never overlap by a rounding error. Counters (C) are the six terms
+in slots, and requests running and waiting, as they are from then on.
 
-A run with `record: blocks` shows all of that. Of another one the slices are what requests.parquet
-knows, queued, prefill and decode; preemptions are not among it; and counters are the averages of
-timeline.parquet. What is missing is said, in the trace's otherData too.
+A run with `record: blocks` shows all of that; of a sampled one, the iterations that were kept. Of
+another run the slices are what requests.parquet knows, queued, prefill and decode; preemptions are
+not among it; and counters are the averages of timeline.parquet. What is missing is said, in the
+trace's otherData too.
 """
 
 from __future__ import annotations
 
 import gzip
+import heapq
 import io
 import itertools
 import json
@@ -30,7 +33,9 @@ from sim.allocators.terms import TERM_NAMES
 from sim.export.source import Source
 
 ITERATIONS_TRACK = 0
+FIRST_PID = 1_000_000  # a track of the same number would count as the main one, and come first
 MAX_NAME = 200
+PIECE = 1 << 16  # rows of a table that are made into events at once
 COUNTS = ("num_running", "num_waiting")
 TOKENS, WORK = ("prompt_tokens", "decode_tokens"), ("prefill", "decode")
 FACTS = ("prompt_tokens", "output_tokens", "num_preemptions", "status", "reason")
@@ -38,12 +43,18 @@ NEEDED = {
     "requests": ("request", *FACTS, "arrival_s", "first_scheduled_s", "first_token_s", "finish_s"),
     "timeline": ("start_s", "width_s", *TERM_NAMES, *COUNTS),
 }
+SAMPLED = (
+    "one iteration in {} was recorded (max_events): the others are not shown, and counters keep "
+    "their values until the next one"
+)
 NOT_RECORDED = (
     "phases and iterations were not recorded (record: blocks): preemptions and iterations are not "
     "shown, prefill lasts to the first token, and counters are averages over buckets of time"
 )
 
 Event = dict[str, Any]
+Row = tuple[int, int, str, float, float]  # request, sequence, phase, start and end in µs
+ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def write_trace(path: Path, source: Source, runs: Iterable[str]) -> list[str]:
@@ -52,16 +63,18 @@ def write_trace(path: Path, source: Source, runs: Iterable[str]) -> list[str]:
     Raises ResultsError if tables cannot be read, or the file not be written.
     """
     missing = []
-    pids = itertools.count(1)
+    pids = itertools.count(FIRST_PID)
     with results.replacing(path) as temporary, _text(temporary, path.suffix == ".gz") as file:
         file.write('{"displayTimeUnit": "ms", "traceEvents": [')
         before = "\n"
         for run in runs:
             if source.path(run, "phases") is None:
                 missing.append(f"{run}: {NOT_RECORDED}")
+            elif source.record_every(run) > 1:
+                missing.append(f"{run}: {SAMPLED.format(source.record_every(run))}")
             for event in run_events(source, run, pids):
                 file.write(before)
-                file.write(json.dumps(event, separators=(",", ":"), allow_nan=False))
+                file.write(ENCODER.encode(event))
                 before = ",\n"
         notes = {"experiment": source.name, "missing": missing}
         file.write(f'\n], "otherData": {json.dumps(notes)}}}\n')
@@ -107,7 +120,8 @@ def run_events(source: Source, run: str, pids: Iterator[int]) -> Iterator[Event]
         yield from _process(pid, f"{own}: engine" if is_recorded else f"{own}: averages")
         here = steps[steps["replica"] == replica]
         if is_recorded:
-            yield from _iterations(pid, here[here[["num_running", *TOKENS]].any(axis=1)])
+            ran = here[here[["num_running", *TOKENS]].any(axis=1)]
+            yield from _iterations(pid, ran, source.record_every(run))
         yield from _counters(pid, here)
         pid = next(pids)
         yield from _process(pid, f"{own}: requests")
@@ -161,9 +175,11 @@ def _microseconds(seconds: pd.Series) -> list[float]:
     return found
 
 
-def _iterations(pid: int, steps: pd.DataFrame) -> Iterator[Event]:
-    """The track of a replica's iterations."""
-    yield from _thread(pid, ITERATIONS_TRACK, "iterations")
+def _iterations(pid: int, steps: pd.DataFrame, every: int) -> Iterator[Event]:
+    """The track of a replica's iterations, of which every so manieth was recorded."""
+    yield from _thread(
+        pid, ITERATIONS_TRACK, f"iterations, 1 in {every}" if every > 1 else "iterations"
+    )
     place = {"pid": pid, "tid": ITERATIONS_TRACK, "cat": "iteration"}
     columns = _records(steps, [*COUNTS, *TOKENS])
     times = zip(_microseconds(steps["start_s"]), _microseconds(steps["end_s"]), strict=True)
@@ -190,23 +206,52 @@ def _counters(pid: int, steps: pd.DataFrame) -> Iterator[Event]:
 
 
 def _lives(pid: int, phases: pd.DataFrame, facts: Mapping[int, Event]) -> Iterator[Event]:
-    """A track for each sequence, with its phases; its first slice has the facts of its request."""
+    """The tracks of each request, with the phases of its sequences.
+
+    A sequence's first slice has the facts of its request.
+    """
     ordered = phases.sort_values(["request", "sequence", "start_s"], kind="stable")
     columns = [ordered[name].tolist() for name in ("request", "sequence", "phase")]
     times = _microseconds(ordered["start_s"]), _microseconds(ordered["end_s"])
+    step = 10 ** len(str(ordered["request"].max()))  # between the tracks of a request
     rows = zip(*columns, *times, strict=True)
-    tracks = itertools.groupby(rows, key=lambda row: (row[0], row[1]))
-    for tid, ((request, sequence), own) in enumerate(tracks, 1):
-        name = f"request {request}" + (f", sequence {sequence}" if sequence else "")
-        yield from _thread(pid, tid, name)
-        args: Event = {"request": request, "sequence": sequence, **facts[request]}
-        place = {"pid": pid, "tid": tid, "cat": "request"}
-        for _, _, phase, start, end in own:
-            yield from _slice(place, phase, (start, end), args)
-            args = {}
+    for request, own in itertools.groupby(rows, key=lambda row: row[0]):
+        lives = [list(life) for _, life in itertools.groupby(own, key=lambda row: row[1])]
+        for beside, track in enumerate(_tracks(lives)):
+            tid = request + beside * step
+            name = f"request {request}" + (f", beside {beside}" if beside else "")
+            yield from _thread(pid, tid, name)
+            place = {"pid": pid, "tid": tid, "cat": "request"}
+            for life in track:
+                args = {"request": request, "sequence": life[0][1], **facts[request]}
+                for _, _, phase, start, end in life:
+                    yield from _slice(place, phase, (start, end), args)
+                    args = {}
 
 
-def _records(table: pd.DataFrame, columns: Sequence[str]) -> list[Event]:
+def _tracks(lives: list[list[Row]]) -> list[list[list[Row]]]:
+    """The lives of a request's sequences, one after the other on as few tracks as hold them.
+
+    Each takes the first track that is free when it begins.
+    """
+    tracks: list[list[list[Row]]] = []
+    free: list[int] = []
+    busy: list[tuple[float, int]] = []  # until when, and which track
+    for life in sorted(lives, key=lambda life: life[0][3]):
+        while busy and busy[0][0] <= life[0][3]:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if not free:
+            free.append(len(tracks))
+            tracks.append([])
+        number = heapq.heappop(free)
+        tracks[number].append(life)
+        heapq.heappush(busy, (life[-1][4], number))
+    return tracks
+
+
+def _records(table: pd.DataFrame, columns: Sequence[str]) -> Iterator[Event]:
     """The rows as mappings, of plain Python values."""
-    cells = zip(*(table[column].tolist() for column in columns), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in cells]
+    for first in range(0, len(table), PIECE):
+        piece = table.iloc[first : first + PIECE]
+        for row in zip(*(piece[column].tolist() for column in columns), strict=True):
+            yield dict(zip(columns, row, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,15 @@ SUFFIXES = (".parquet", ".csv")  # of a run's tables
 
 @dataclass(frozen=True)
 class Source:
-    """A folder that kvsim run has written; runs are those that have tables."""
+    """A folder that kvsim run has written; runs are those that have tables.
+
+    sampled are those of which not every iteration is recorded: one in how many is.
+    """
 
     folder: Path
     name: str
     runs: tuple[str, ...]
+    sampled: Mapping[str, int]
 
     def path(self, run: str, table: str) -> Path | None:
         """The file of a run's table; None if there is none."""
@@ -37,6 +41,10 @@ class Source:
         if table in COLUMNS and fault(table, found) is not None:
             raise self.damaged(run, table)
         return found
+
+    def record_every(self, run: str) -> int:
+        """One in how many iterations of a run is recorded, if they are."""
+        return self.sampled.get(run, 1)
 
     def damaged(self, run: str, table: str) -> results.ResultsError:
         """That a run's table is there and is not what kvsim run has written."""
@@ -64,4 +72,13 @@ def open_results(folder: Path, chosen: Sequence[str] = ()) -> Source:
             f"{folder}: has no finished run {unknown[0]!r}; accepted: {', '.join(facts.made)}"
         )
     runs = [run for run in facts.made if not chosen or run in chosen]
-    return Source(folder, facts.name, tuple(runs))
+    return Source(folder, facts.name, tuple(runs), _sampled(facts.summary))
+
+
+def _sampled(summary: pd.DataFrame) -> dict[str, int]:
+    """The runs of which only one in so many iterations is recorded, by what the summary says."""
+    if "record_every" not in summary:
+        return {}
+    counts = pd.to_numeric(summary["record_every"], errors="coerce")
+    found = zip(summary["run"][counts > 1], counts[counts > 1], strict=True)
+    return {str(run): int(every) for run, every in found}

@@ -1,52 +1,80 @@
 """All tables of an experiment in one folder: one file a table, with a column `run`.
 
-columns.csv beside them has a row for each column of each table: its unit, and what it is.
+columns.csv beside them has a row for each column of each table: its unit, and what it is. All files
+take their places when the last one is written: an export that fails or is interrupted changes
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from sim import results
-from sim.export.meanings import meaning, unit
-from sim.export.source import Source
+from sim.export.meanings import COLUMNS as RUN_COLUMNS
+from sim.export.meanings import LIKE_SUMMARY, column
+from sim.export.source import SUFFIXES, Source
 
 WHOLE = ("summary", "points")  # tables of the experiment, not of a run
 RUN = "run"
+COLUMNS = "columns.csv"
+TABLES = {*RUN_COLUMNS, *LIKE_SUMMARY}
+Part = tuple[Path, str | None]  # a file, and the run that it is of
 
 
 def write_tables(folder: Path, source: Source, suffix: str) -> list[Path]:
     """Write every table as .csv or .parquet; the paths written.
 
+    Tables that an earlier export has left in the folder, and that are not among these, are removed.
     Raises ResultsError if tables cannot be read, or files not be written.
     """
+    _refuse_results(folder)
+    earlier = _listed(folder)
     paths, columns = [], []
-    for name in [*WHOLE, *source.tables()]:
-        parts = list(_parts(source, name))
-        if not parts:
-            continue
-        path = folder / f"{name}{suffix}"
-        schema = _write(path, parts)
-        paths.append(path)
-        columns += [(name, column, unit(column), meaning(name, column)) for column in schema]
-    path = folder / "columns.csv"
-    table = pd.DataFrame(columns, columns=["table", "column", "unit", "meaning"])
-    results.write_csv(path, table)
-    return [*paths, path]
+    with ExitStack() as files:
+        for name in [*WHOLE, *source.tables()]:
+            parts = list(_parts(source, name))
+            if parts:
+                paths.append(folder / f"{name}{suffix}")
+                temporary = files.enter_context(results.replacing(paths[-1]))
+                schema = _write(temporary, name, parts, suffix == ".csv")
+                columns += [(name, key, *column(name, key)) for key in schema]
+        paths.append(folder / COLUMNS)
+        table = pd.DataFrame(columns, columns=["table", "column", "unit", "meaning"])
+        table.to_csv(files.enter_context(results.replacing(paths[-1])), index=False)
+    for name in earlier - {path.stem for path in paths}:
+        results.remove(folder / f"{name}{suffix}")
+    return paths
 
 
-def _parts(source: Source, name: str) -> Iterator[tuple[Path, str | None]]:
+def _refuse_results(folder: Path) -> None:
+    """Raise ResultsError for a folder of kvsim run, whose own tables would be written over."""
+    if any((folder / name).exists() for name in ("experiment.json", results.MANIFEST)):
+        raise results.ResultsError(
+            f"{folder}: holds results, whose tables would be written over; "
+            "accepted: a folder of its own"
+        )
+
+
+def _listed(folder: Path) -> set[str]:
+    """The tables that an earlier export has written here, by its columns.csv."""
+    try:
+        names = pd.read_csv(folder / COLUMNS, usecols=["table"], dtype=str)["table"]
+    except (OSError, ValueError):  # none, or somebody else's
+        return set()
+    return {name for name in names.dropna() if name in TABLES}
+
+
+def _parts(source: Source, name: str) -> Iterator[Part]:
     """The files that a table consists of, and the run of each."""
     if name in WHOLE:
-        path = source.folder / f"{name}.csv"
-        if path.exists():
-            yield path, None
+        paths = [source.folder / f"{name}{suffix}" for suffix in SUFFIXES]
+        yield from [(path, None) for path in paths if path.exists()][:1]
         return
     for run in source.runs:
         found = source.path(run, name)
@@ -54,34 +82,66 @@ def _parts(source: Source, name: str) -> Iterator[tuple[Path, str | None]]:
             yield found, run
 
 
-def _write(path: Path, parts: list[tuple[Path, str | None]]) -> list[str]:
-    """Write parts below each other, one at a time; the names of the columns."""
+def _write(path: Path, name: str, parts: list[Part], is_csv: bool) -> list[str]:
+    """Write parts of a table below each other, one at a time; the names of the columns."""
     schemas = [_read(*part).schema for part in parts]
     try:
         schema = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise results.ResultsError(
-            f"{path.stem}: the runs' tables differ in kind ({error}); run the experiment again"
+            f"{name}: the runs' tables differ in kind ({error}); run the experiment again"
         ) from None
-    with results.replacing(path) as temporary:
-        is_csv = path.suffix == ".csv"
-        writer = pc.CSVWriter(temporary, schema) if is_csv else pq.ParquetWriter(temporary, schema)
-        with writer:
-            for part in parts:
-                writer.write_table(_as(_read(*part), schema))
+    pieces = (_as(_read(*part), schema) for part in parts)
+    if is_csv:
+        _write_csv(path, pieces)
+    else:
+        with pq.ParquetWriter(path, schema) as writer:
+            for piece in pieces:
+                writer.write_table(piece)
     return list(schema.names)
+
+
+def _write_csv(path: Path, tables: Iterable[pa.Table]) -> None:
+    """Write tables below each other.
+
+    With pandas, not with pyarrow, which writes 2.0 as 2: who guesses types by the first rows would
+    take times for whole numbers.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for number, table in enumerate(tables):
+            counts = {pa.int64(): pd.Int64Dtype()}  # stay whole where some are missing
+            frame = table.to_pandas(types_mapper=counts.get)
+            frame.to_csv(file, index=False, header=number == 0, lineterminator="\n")
 
 
 def _read(path: Path, run: str | None) -> pa.Table:
     """A table with the run in front, words as words. Raises ResultsError."""
-    table = pa.Table.from_pandas(results.read_table(path), preserve_index=False, nthreads=1)
-    table = table.replace_schema_metadata(None)
+    table = _stored(path).replace_schema_metadata(None)
     for i, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
+        if pa.types.is_dictionary(field.type) or pa.types.is_large_string(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
     if run is not None and RUN not in table.column_names:
         table = table.add_column(0, RUN, pa.array([run] * len(table), pa.string()))
     return table
+
+
+def _stored(path: Path) -> pa.Table:
+    """A table as it is stored. Raises ResultsError."""
+    if path.suffix == ".parquet":
+        try:
+            with pq.ParquetFile(path) as file:
+                return file.read()
+        except (OSError, ValueError) as error:
+            raise results.ResultsError(f"{path}: cannot be read: {error}") from error
+    table = results.read_table(path)
+    counts = [name for name in table if path.stem != "points" and str(name).startswith("num_")]
+    for name in counts:
+        values = table[name]
+        if values.dtype.kind == "f" and (values.isna() | (values % 1 == 0)).all():
+            table[name] = values.astype("Int64")  # CSV has no type for a count that may be missing
+    if "reason" in table:  # words, also where there are none
+        table["reason"] = table["reason"].astype("string")
+    return pa.Table.from_pandas(table, preserve_index=False, nthreads=1)
 
 
 def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:

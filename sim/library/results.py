@@ -38,8 +38,11 @@ class Picture:
     def __repr__(self) -> str:
         return f"<Picture of {len(self.points)} points>"
 
-    def _repr_png_(self) -> bytes:
-        return self._bytes("png")
+    def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+        """The picture, and what is on it in words, for who cannot see it."""
+        return self._bytes("png"), {
+            "alt": f"{self.figure.get_suptitle()} ({len(self.points)} points)"
+        }
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as PNG, SVG or PDF; which one, the suffix says. Raises ResultsError."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sim import metrics, points, results, tables
+from sim import metrics, points, results
+from sim.export.meanings import COLUMNS, ROWS
 from sim.metric_docs import METRICS
 from sim.reference.markdown import code, prose, table, text
 
 TABLES: dict[str, Callable[..., Any]] = {
-    "requests.parquet": tables.requests_tables,
-    "timeline.parquet": tables.timeline_table,
     "replicas.csv": metrics.replicas_table,
     "points.csv": points.points_table,
 }
@@ -34,6 +33,10 @@ def metrics_page() -> str:
         "## Files of an experiment\n",
         prose(results.__doc__, 1) + "\n",
     ]
+    for name, columns in COLUMNS.items():
+        cells = [(code(key), text(unit), text(meaning)) for key, (unit, meaning) in columns.items()]
+        parts += [f"### {name}.parquet\n", f"{text(ROWS[name])}.\n".capitalize()]
+        parts += [table(["column", "unit", "meaning"], cells)]
     for name, make in TABLES.items():
         parts += [f"### {name}\n", prose(make.__doc__) + "\n"]
     return "\n".join(parts)

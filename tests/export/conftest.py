@@ -1,4 +1,4 @@
-"""Two experiments that have run: one whose runs were recorded, and the same one without."""
+"""Experiments that have run: recorded, the same one without, and two replicas with samples."""
 
 from __future__ import annotations
 
@@ -28,6 +28,22 @@ allocator:
 scheduler: {kind: vllm_v0, preemption_mode: swap}
 """
 
+FLEET = """\
+name: fleet
+kv_cache: {num_slots: 400}
+max_model_len: 200
+workload:
+  kind: synthetic
+  num_requests: 24
+  arrivals: {kind: poisson, rate: 30}
+  prompt_tokens: {kind: lognormal, mean: 40, cv: 0.6, max: 90}
+  output_tokens: {kind: lognormal, mean: 30, cv: 0.6, max: 90}
+  num_samples: 3
+allocator: {kind: paged_cow, block_size: 8}
+scheduler: {kind: vllm_v0}
+replicas: {count: 2, router: {kind: round_robin}}
+"""
+
 
 def results_of(folder: Path, text: str) -> Path:
     folder.mkdir()
@@ -44,3 +60,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def unrecorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results_of(tmp_path_factory.mktemp("without") / "x", TEXT)
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two replicas, and requests that fork."""
+    return results_of(tmp_path_factory.mktemp("fleet") / "x", FLEET + "record: blocks\n")
+
+
+@pytest.fixture(scope="session")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, of which not every iteration is recorded."""
+    text = FLEET + "record: {max_events: 1000}\n"
+    return results_of(tmp_path_factory.mktemp("sampled") / "x", text)

@@ -212,7 +212,9 @@ def test_asking_for_what_is_not_there_says_what_is(tmp_path: Path) -> None:
 
 def test_a_picture_is_shown_and_saved(tmp_path: Path) -> None:
     picture = sim.read(ROOT / "results" / "fig02_memory_waste").figure("waste")
-    assert picture._repr_png_().startswith(b"\x89PNG")
+    content, metadata = picture._repr_png_()
+    assert content.startswith(b"\x89PNG")
+    assert metadata == {"alt": "fig02_memory_waste: where the KV slots are (14 points)"}
     picture.save(tmp_path / "waste.svg")
     assert (tmp_path / "waste.svg").read_text().startswith("<?xml")
 

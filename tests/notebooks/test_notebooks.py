@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LIBRARIES = {"sim", "pandas", "matplotlib", "IPython"} | sys.stdlib_module_names
 WRITES_A_FILE = re.compile(r"%%writefile (?:-a )?(\w+)\.py\n")
+NUMBER = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?: (%|ms))?")
+QUOTED = {"2023"}  # the year of a paper
 OF_A_MACHINE = re.compile(r"/(?:home|root|work|tmp|Users)/|0x[0-9a-f]{6}|\b20\d\d-\d\d")
 MAX_FUNCTION_LINES = 8  # longer ones belong into the library
 
@@ -71,12 +73,41 @@ def test_what_is_committed_reads_well_on_a_page(path: Path) -> None:
         assert all(output.get("name") != "stderr" for output in cell["outputs"])
         assert all(output["output_type"] != "error" for output in cell["outputs"])
         for text in texts(cell):
-            assert not re.search(
-                r"/(?:home|root|work|tmp|Users)/|0x[0-9a-f]{6}|\b20\d\d-\d\d", text
-            )
+            assert not OF_A_MACHINE.search(text)
+        for output in cell["outputs"]:
+            if "image/png" in output.get("data", {}):
+                alt = output["metadata"]["image/png"]["alt"]
+                assert len(alt) > 20, "who cannot see a picture is told what is on it"
     prose = [len("".join(cell["source"]).split()) for cell in cells_of(path, "markdown")]
     assert max(prose) < 160, "short is better"
     assert path.stat().st_size < 600_000
+
+
+def numbers(text: str) -> Iterator[tuple[str, str]]:
+    """The numbers in a text, and % or ms behind them."""
+    for number, unit in NUMBER.findall(text):
+        yield number.replace(",", ""), unit
+
+
+def is_shown(number: str, unit: str, shown: set[float]) -> bool:
+    """Whether a number in prose is one of those shown, rounded as it is; shares may be percents."""
+    digits = len(number.partition(".")[2])
+    factors = {"%": (1, 100), "ms": (1, 1000)}.get(unit, (1,))
+    return any(
+        round(value * factor, digits) == float(number) for value in shown for factor in factors
+    )
+
+
+@every_notebook
+def test_every_number_in_prose_stands_in_an_output_or_in_the_code(path: Path) -> None:
+    shown = set()
+    for cell in cells_of(path):
+        for text in ("".join(cell["source"]), *texts(cell)):
+            shown |= {float(number) for number, _ in numbers(re.sub("<[^>]*>", " ", text))}
+    for cell in cells_of(path, "markdown"):
+        prose = "".join(cell["source"])
+        missing = [n for n, unit in numbers(prose) if not is_shown(n, unit, shown)]
+        assert set(missing) <= QUOTED, prose
 
 
 def plain_code(path: Path) -> Iterator[str]:
