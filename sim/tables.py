@@ -134,12 +134,13 @@ def requests_tables(run: Run | FleetRun) -> Iterator[pd.DataFrame]:
 
 def _numbers(requests: IntArray, first: int) -> dict[str, object]:
     """The columns that follow from the rows alone; first is the number of the first request."""
+    wanted = requests[:, FINAL_TOKENS] - requests[:, PROMPT_TOKENS]
     table: dict[str, object] = {
         "request": np.arange(first, first + len(requests)),
         "arrival_s": requests[:, ARRIVAL_NS] / NS_PER_S,
         "prompt_tokens": requests[:, PROMPT_TOKENS],
         "output_tokens": requests[:, NUM_GENERATED],
-        "wanted_output_tokens": requests[:, FINAL_TOKENS] - requests[:, PROMPT_TOKENS],
+        "wanted_output_tokens": np.maximum(wanted, 0),  # 0 of a prompt beyond max_model_len
     }
     for name, column in (
         ("first_scheduled_s", FIRST_SCHEDULED_NS),

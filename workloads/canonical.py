@@ -32,7 +32,7 @@ from workloads.intake import shown
 from workloads.readers import read_parquet
 from workloads.rows import Column, Rows
 from workloads.rules import whole_number_rule
-from workloads.trace import COLUMNS, MAX_TOKENS, Trace, TraceError
+from workloads.trace import COLUMNS, MAX_TOKENS, REQUIRED, Trace, TraceError
 from workloads.tracefile import TraceFile
 
 SCHEMA = 1
@@ -40,7 +40,6 @@ KEY = b"kvsim.trace"
 RUNS, OUTPUT_SOURCE, OUTPUT_RUNS = "prompt_runs", "output_source", "output_runs"
 RUN_CELLS = ("source", "start", "length")
 RUNS_TYPE = pa.large_list(pa.struct([(name, pa.int64()) for name in RUN_CELLS]))
-REQUIRED = ("arrival_ns", "prompt_tokens", "output_tokens")
 FACTS = {"schema", "digest", "has_output_identity", "source", "notes"}
 BEFORE = "when converted: "
 MAX_OFFSET = 2**62  # of a token in its source

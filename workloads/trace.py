@@ -34,6 +34,7 @@ COLUMNS = {
     "beam_width": (1, MAX_TOKENS),
     "priority": (-MAX_TOKENS, MAX_TOKENS),
 }
+REQUIRED = ("arrival_ns", "prompt_tokens", "output_tokens")
 # what a trace can provide, and the column that then is there
 PROVIDED = {
     "arrivals": "arrival_ns",
@@ -91,8 +92,9 @@ class Trace:
     reason, every row that reading dropped, altered, moved or cut. Columns are views that cannot
     be written to; whoever passes an array in leaves it alone afterwards.
 
-    Raises TraceError if a column is not whole numbers or has the wrong length, a value is out of
-    range, the trace is empty, arrivals go backwards, or content is not as long as the prompts.
+    Raises TraceError if a part is nothing of its kind, a column is not whole numbers or has the
+    wrong length, a value is out of range, the trace is empty, arrivals go backwards, or content is
+    not as long as the prompts.
     """
 
     arrival_ns: IntColumn
@@ -113,11 +115,26 @@ class Trace:
     has_output_identity: bool = False
 
     def __post_init__(self) -> None:
+        self._check_types()
         columns = [name for name in COLUMNS if getattr(self, name) is not None]
         for name in columns:
             object.__setattr__(self, name, self._column(name))
-        object.__setattr__(self, "notes", dict(self.notes))
+        object.__setattr__(self, "notes", dict(self.notes or {}))
         self._check(columns)
+
+    def _check_types(self) -> None:
+        """Raise TraceError for what is nothing of its kind; columns are looked at one by one."""
+        if not isinstance(self.source, str):
+            raise TraceError(f"a trace's source is {self.source!r}; accepted: text")
+        for name in REQUIRED:
+            if getattr(self, name) is None:
+                raise TraceError(f"{self.source}: {name} is missing; accepted: integers")
+        kinds = {"notes": Mapping, "content": Content, "beam_parents": Mapping}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                given = type(value).__name__
+                raise TraceError(f"{self.source}: {name} is a {given}; accepted: a {kind.__name__}")
 
     @property
     def provides(self) -> frozenset[str]:

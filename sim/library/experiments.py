@@ -14,7 +14,7 @@ import pandas as pd
 
 from sim.config import PLUGINS
 from sim.experiment import Experiment, resolve_experiment
-from sim.library.plain import MAIN, count_of, mapping_of, path_of, plain
+from sim.library.plain import MAIN, count_of, flag, mapping_of, path_of, plain
 from sim.library.results import Results, read, read_and_keep
 from sim.outcome import run_and_write
 from sim.points import OWN, points_table
@@ -90,7 +90,11 @@ def run(
     """
     loaded, jobs = load(experiment, overrides), count_of(jobs)
     _check_jobs(loaded, jobs)
-    return _made(loaded, folder, RunOptions(jobs, force, check, progress="none"))[0]
+    try:
+        flags = flag("force", force), flag("check", check)
+    except ValueError as error:
+        raise ConfigError([str(error)]) from None
+    return _made(loaded, folder, RunOptions(jobs, *flags, progress="none"))[0]
 
 
 def _made(

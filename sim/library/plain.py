@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 
 from sim.config import TABLES, build_part, resolve_part
+from sim.hardware_types import MAX_MODEL_LEN
 from sim.plugins import Report, shown
+from sim.pool import MAX_SLOTS
 from sim.yaml_nodes import MAX_DEPTH, MAX_NUMBER, ConfigError, KeyPath, dotted
 
 MAIN = "__main__"
@@ -91,6 +93,49 @@ def mapping_of(value: Any, key: str, accepted: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError([f"{key}: {shown(value)} is no mapping; accepted: {accepted}"])
     return value
+
+
+def whole(key: str, value: Any, least: int, most: int) -> int:
+    """A whole number that a caller gave, Python's or numpy's.
+
+    Raises ValueError "key: …" for all else, true and 1.0 among it.
+    """
+    number = count_of(value)
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+        accepted = f"a whole number from {least} to {most}"
+        raise ValueError(f"{key}: must be {accepted}, got {shown(value)}")
+    return number
+
+
+def flag(key: str, value: Any) -> bool:
+    """True or false. Raises ValueError "key: …" for all else."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{key}: must be true or false, got {shown(value)}")
+    return bool(value)
+
+
+def listed(key: str, value: Any, accepted: str) -> list[Any]:
+    """What a caller gave for a list. Raises ValueError "key: …"; text and mappings are none."""
+    if isinstance(value, np.ndarray | pd.Series | pd.Index) and value.ndim == 1:
+        return list(value)
+    if not isinstance(value, list | tuple | range):
+        raise ValueError(f"{key}: {shown(value)} is no list; accepted: {accepted}")
+    return list(value)
+
+
+def sizes_of(num_slots: Any, max_model_len: Any, report: Callable[[str], None]) -> tuple[int, int]:
+    """The sizes of a pool, in slots and tokens; what is wrong with them is reported."""
+    sizes = []
+    for key, value, most in (
+        ("num_slots", num_slots, MAX_SLOTS),
+        ("max_model_len", max_model_len, MAX_MODEL_LEN),
+    ):
+        try:
+            sizes.append(whole(key, value, 1, most))
+        except ValueError as error:
+            report(str(error))
+            sizes.append(1)
+    return sizes[0], sizes[1]
 
 
 def count_of(value: Any) -> Any:

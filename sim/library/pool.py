@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,26 +10,36 @@ import pandas as pd
 
 from sim.allocators.base import Admission, Allocator
 from sim.allocators.terms import KVUsage
-from sim.library.plain import made_part
+from sim.library.plain import listed, made_part, sizes_of, whole
+from sim.library.pool_rows import PoolRows, runs_of
 from sim.sequence import (
+    FINAL_TOKENS,
     NUM_COMPUTED,
     NUM_TOKENS,
+    REQUEST,
     IntArray,
     Limits,
     SequenceTable,
     new_requests,
 )
+from sim.yaml_nodes import ConfigError
 from workloads.content import ContentBuilder, Run
 from workloads.sequences import SequenceContent
+from workloads.trace import MAX_TOKENS
+
+MAX_COPIES = 1 << 16  # of one row at a time
 
 
 class Pool:
     """num_slots slots under one allocator, for sequences of at most max_model_len tokens.
 
     allocator is an object, or what an experiment would say: {"kind": "paged", "block_size": 16}.
-    A sequence is known by its row. An output says when a request stops; its last token is never
-    written. held lists the rows that hold memory, in order of entry. Raises ConfigError if there
-    is no such allocator, ValueError if it cannot use the pool.
+    An object serves one pool: given to another, it has forgotten the first. A sequence is known
+    by its row, from `enter` or `open` until it leaves. An output says when a request stops; its
+    last token is never written. held lists the rows that hold memory, in order of entry. Raises
+    ConfigError if there is no such allocator or a size is none, ValueError if the allocator cannot
+    use the pool. Every method raises ValueError for a row that is not in the pool and a number
+    that cannot be, and has then changed nothing.
 
     >>> import sim
     >>> pool = sim.Pool({"kind": "paged", "block_size": 16}, num_slots=1024)
@@ -48,12 +58,19 @@ class Pool:
         num_slots: int,
         max_model_len: int = 2048,
     ) -> None:
+        problems: list[str] = []
+        num_slots, self.max_model_len = sizes_of(num_slots, max_model_len, problems.append)
+        if problems:
+            raise ConfigError(problems)
         self.allocator: Allocator = made_part("allocator", allocator)
         self.sequences = SequenceTable()
-        self.max_model_len = max_model_len
-        self.allocator.bind(num_slots, self.sequences, max_model_len)
-        self.held: list[int] = []
+        self.allocator.bind(num_slots, self.sequences, self.max_model_len)
+        self._rows = PoolRows()
+        self.held: list[int] = self._rows.held
         self.num_admitted = 0
+        self._known: IntArray | None = None
+        self._asked: IntArray = self._requests([1], [1], [1])  # requests of `open`, and room
+        self._num_opened = 0
 
     @property
     def rows(self) -> IntArray:
@@ -68,15 +85,30 @@ class Pool:
     def know(self, prompts: Sequence[Sequence[Run]], outputs: Sequence[int]) -> None:
         """Say what the prompts of all requests to come consist of, in their order.
 
-        A prompt is a list of runs (source, start, length): tokens are equal where source and
-        place in it are (see workloads.content).
+        A prompt is a list of runs (source, start, length), from source 0 on: tokens are equal where
+        source and place in it are (see workloads.content). Raises ValueError unless the pool is
+        unused, each prompt has a token, and there are as many outputs.
         """
-        builder = ContentBuilder()
-        for runs in prompts:
-            builder.add(runs, sum(length for _, _, length in runs))
+        if self._num_opened or self._known is not None:
+            raise ValueError("know: the pool has been used; accepted: once, before the first row")
+        builder, lengths = ContentBuilder(), []
+        for number, runs in enumerate(listed("prompts", prompts, "lists of runs")):
+            checked = runs_of(f"prompts.{number}", runs)
+            lengths.append(sum(length for _, _, length in checked))
+            self._check_prompt(f"prompts.{number}", lengths[-1])
+            builder.add(checked, lengths[-1])
+        stops = listed("outputs", outputs, "a whole number for each prompt")
+        if len(stops) != len(lengths) or not lengths:
+            raise ValueError(f"outputs: must be as many as prompts, {len(lengths)}, and at least 1")
+        stops = [whole("outputs", output, 1, MAX_TOKENS) for output in stops]
         self.allocator.bind_content(SequenceContent(builder.build()))
-        lengths = [sum(length for _, _, length in runs) for runs in prompts]
-        self._known = self._requests(lengths, outputs, outputs)
+        self._known = self._requests(lengths, stops, stops)
+
+    def _check_prompt(self, key: str, prompt: Any) -> int:
+        """A length that leaves room for one token of output. Raises ValueError."""
+        if self.max_model_len < 2:
+            raise ValueError(f"{key}: max_model_len is 1, so there is no room for an output")
+        return whole(key, prompt, 1, self.max_model_len - 1)
 
     def _requests(
         self, prompts: Sequence[int], outputs: Sequence[int], max_tokens: Sequence[int]
@@ -87,45 +119,95 @@ class Pool:
         return new_requests(np.zeros_like(columns[0]), columns[0], columns[1], limits)
 
     def open(self, prompt: int, output: int, max_tokens: int | None = None) -> int:
-        """A row for a request that holds nothing yet."""
+        """A row for a request that holds nothing yet; nobody else has its tokens.
+
+        prompt and output are tokens, max_tokens what the allocator expects of the output: all of
+        it, if that is left out. Where max_model_len is shorter, it ends there. Raises ValueError.
+        """
+        if self._known is not None:
+            raise ValueError("open: the pool knows all its requests; accepted: open_known")
         most = output if max_tokens is None else max_tokens
-        return self.sequences.open(self._requests([prompt], [output], [most]), 0)
+        lengths = [self._check_prompt("prompt", prompt), whole("output", output, 1, MAX_TOKENS)]
+        lengths.append(whole("max_tokens", most, 1, MAX_TOKENS))
+        number = self._num_opened  # each has one of its own, by which allocators tell content
+        if number == len(self._asked):
+            self._asked = np.concatenate([self._asked, np.zeros_like(self._asked)])
+        self._asked[number] = self._requests(*([length] for length in lengths))[0]
+        return self._opened_row(self._asked, number)
 
     def open_known(self, request: int) -> int:
-        """A row for a request of `know` that holds nothing yet."""
-        return self.sequences.open(self._known, request)
+        """A row for a request of `know` that holds nothing yet. Raises ValueError."""
+        if self._known is None:
+            raise ValueError("open_known: no request is known; accepted: after know")
+        return self._opened_row(self._known, whole("request", request, 0, len(self._known) - 1))
+
+    def _opened_row(self, requests: IntArray, request: int) -> int:
+        row = self.sequences.open(requests, request)
+        self._rows.opened.add(row)
+        self._num_opened += 1
+        return row
 
     def enter(self, prompt: int, output: int = 1, max_tokens: int | None = None) -> int | None:
-        """Admit a request with its whole prompt: its row, or None if there is no memory."""
+        """Admit a request with its whole prompt: its row, or None if there is no memory.
+
+        Raises ValueError as `open`.
+        """
         row = self.open(prompt, output, max_tokens)
-        if self.admit(row) is Admission.OK:
-            return row
-        self.sequences.close(row)
-        return None
+        return row if self._admit_or_close(row) else None
 
     def enter_known(self, request: int) -> int:
         """Admit a request of `know`: its row. Raises ValueError if there is no memory."""
         row = self.open_known(request)
-        if self.admit(row) is not Admission.OK:
+        if not self._admit_or_close(row):
             raise ValueError(f"request {request} does not fit")
         return row
 
+    def _admit_or_close(self, row: int) -> bool:
+        """Admit a row that has just been opened; without memory it is gone again."""
+        try:
+            return self.admit(row) is Admission.OK
+        finally:
+            if row in self._rows.opened:
+                self._close([row])
+
     def admit(self, row: int) -> Admission:
-        """Admit a row and write its prompt, if that fits."""
+        """Admit a row that was opened, and write its prompt, if that fits. Raises ValueError."""
+        row = self._rows.waiting(row)
         lacks = self.rows.item(row, NUM_TOKENS) - self.allocator.lookup(row)
         answer = self.allocator.admit(row, lacks)
         if answer is Admission.OK:
-            self.held.append(row)
+            self._rows.admitted(row)
             self.num_admitted += 1
         return answer
 
     def write(self, row: int, count: int = 1) -> bool:
-        """Write count generated tokens; whether there was memory for them."""
-        self.sequences.rows[row, NUM_TOKENS] += count
-        if self.allocator.append(np.array([row]), np.array([count])) == 1:
-            return True
-        self.sequences.rows[row, NUM_TOKENS] -= count
-        return False
+        """Write count generated tokens, 0 or more; whether there was memory for them.
+
+        Raises ValueError behind the output's last token but one.
+        """
+        return self._written([self._rows.holding(row)], count)
+
+    def write_each(self, rows: Sequence[int]) -> bool:
+        """Let each row write a token; whether all could. Raises ValueError as `write`.
+
+        The first that could not, and those behind it, have written nothing.
+        """
+        return self._written(self._rows.each(rows), 1)
+
+    def _written(self, rows: list[int], count: int) -> bool:
+        """Let rows write tokens, in order until memory runs out; whether all could."""
+        for row in rows:
+            room = self.rows.item(row, FINAL_TOKENS) - 1 - self.rows.item(row, NUM_COMPUTED)
+            if whole("count", count, 0, MAX_TOKENS) > room:
+                left = "the last token of an output is never written"
+                raise ValueError(f"row {row} has {room} tokens to write, not {count}: {left}")
+        array, served = np.array(rows, np.int64), 0
+        self.rows[array, NUM_TOKENS] += count
+        try:
+            served = self.allocator.append(array, np.full(len(rows), count, np.int64))
+        finally:
+            self.rows[array[served:], NUM_TOKENS] -= count
+        return served == len(rows)
 
     def fork(self, row: int, copies: int = 1) -> list[int]:
         """Begin sequences with all tokens of a row, as samples of one prompt do: their rows.
@@ -133,9 +215,9 @@ class Pool:
         What is shared is up to the allocator. Raises ValueError if memory runs out, or the
         allocator knows no forks.
         """
-        if self.allocator.forks == "no":
-            raise ValueError(f"{self.allocator.kind} cannot fork")
-        children = self.fork_each([row] * copies, [])
+        self._check_forks()
+        copies = whole("copies", copies, 1, MAX_COPIES)
+        children = self.fork_each([self._rows.holding(row)] * copies, [])
         if not children:
             raise ValueError(f"{copies} copies of row {row} do not fit")
         return children
@@ -143,33 +225,48 @@ class Pool:
     def fork_each(self, parents: Sequence[int], ending: Sequence[int]) -> list[int]:
         """Sequences that begin as copies of the parents; then the ending rows give up theirs.
 
-        All are of one request. None, and nothing is changed, if memory runs out.
+        None, and nothing is changed, if memory runs out. Raises ValueError unless all rows are of
+        one request and have as many tokens, or if the allocator knows no forks.
         """
+        self._check_forks()
+        parents = [self._rows.holding(row) for row in listed("parents", parents, "a list of rows")]
+        ending = self._rows.each(ending)
+        alike = self.rows[[*parents, *ending]][:, [REQUEST, NUM_COMPUTED]]
+        if len(np.unique(alike, axis=0)) > 1:
+            raise ValueError(f"rows {[*parents, *ending]} are not of one request and one length")
         children = [self.sequences.fork(parent) for parent in parents]
         groups = (np.array(rows, np.int64) for rows in (parents, children, ending))
-        if not self.allocator.fork(*groups):
-            for child in children:
-                self.sequences.close(child)
+        has_room = False
+        try:
+            has_room = self.allocator.fork(*groups)
+        finally:
+            if not has_room:
+                self._close(children)
+        if not has_room:
             return []
         self.held += children
         self._close(ending)
         return children
 
-    def write_each(self, rows: Sequence[int]) -> bool:
-        """Let each row write a token; whether all could."""
-        self.rows[list(rows), NUM_TOKENS] += 1
-        ones = np.ones(len(rows), np.int64)
-        return self.allocator.append(np.array(rows, np.int64), ones) == len(rows)
+    def _check_forks(self) -> None:
+        if self.allocator.forks == "no":
+            raise ValueError(f"{self.allocator.kind} cannot fork")
 
     def leave(self, *rows: int) -> None:
-        """Requests end, and their memory is free."""
-        self.allocator.free(np.array(rows, np.int64))
-        self._close(rows)
+        """Requests end, and their memory is free; rows that hold nothing are given up.
 
-    def _close(self, rows: Sequence[int]) -> None:
+        Raises ValueError.
+        """
+        leaving = self._rows.each(rows, must_hold=False)
+        holding = [row for row in leaving if row not in self._rows.opened]
+        if holding:
+            self.allocator.free(np.array(holding, np.int64))
+        self._close(leaving)
+
+    def _close(self, rows: Iterable[int]) -> None:
         for row in rows:
             self.sequences.close(row)
-            self.held.remove(row)
+            self._rows.closed(row)
 
     def usage(self) -> KVUsage:
         """Where the slots are: six numbers that add to the pool."""
@@ -177,11 +274,11 @@ class Pool:
 
     def num_tokens(self, row: int) -> int:
         """Tokens that the row has written."""
-        return self.sequences.rows.item(row, NUM_COMPUTED)
+        return self.rows.item(self._rows.known(row), NUM_COMPUTED)
 
     def num_slots(self, row: int) -> int:
         """Slots that the row holds."""
-        return int(self.allocator.held_ranges(row)[:, 1].sum())
+        return int(self.allocator.held_ranges(self._rows.known(row))[:, 1].sum())
 
     def waste(self, row: int) -> int:
         """Slots that the row holds and has not written."""
@@ -189,7 +286,7 @@ class Pool:
 
     def block_table(self, row: int) -> list[int]:
         """The physical blocks of a row, in logical order; of contiguous memory the first slot."""
-        ranges = self.allocator.held_ranges(row)
+        ranges = self.allocator.held_ranges(self._rows.known(row))
         if self.allocator.num_blocks is None:
             return [int(start) for start, _ in ranges.tolist()]
         return [start // size for start, size in ranges.tolist()]

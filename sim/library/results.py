@@ -161,7 +161,7 @@ class Results:
 
         Raises ResultsError for an unknown name, or if there is nothing to draw.
         """
-        if name not in figures.FIGURES:
+        if not isinstance(name, str) or name not in figures.FIGURES:
             raise ResultsError(f"unknown figure {name!r}; accepted: {', '.join(figures.FIGURES)}")
         if (self.folder / RUNS).exists():
             tables = read_results(self.folder)[0]

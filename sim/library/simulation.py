@@ -16,14 +16,14 @@ from sim.costs.base import CostModel
 from sim.costs.linear import Linear
 from sim.engine import Memory, Options, Run
 from sim.engine import simulate as simulate_run
-from sim.library.plain import count_of, made_part, mapping_of
+from sim.library.plain import flag, made_part, mapping_of, sizes_of, whole
 from sim.plugins import shown
 from sim.runspec import branches, follow_ups, max_tokens_of, sequence_content
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
 from sim.sequence import PRIORITY, Limits, new_requests
-from sim.yaml_nodes import ConfigError
-from workloads.trace import Trace
+from sim.yaml_nodes import MAX_NUMBER, ConfigError
+from workloads.trace import MAX_TOKENS, Trace
 
 RULES = ("column", "output", "max_model_len")  # what max_tokens may say
 LIMITS = ("ttft_s", "tpot_s", "e2e_s")
@@ -71,9 +71,10 @@ def simulate(  # noqa: PLR0913 - one for each part, and two more
     num_slots is the pool. scheduler is fcfs and cost linear if they are left out, as in
     experiments. max_tokens is what the scheduler knows of outputs: the trace's own if it has any,
     else the outputs; or "output", "max_model_len", a number. slo maps ttft_s, tpot_s and e2e_s to
-    limits in seconds; seed draws beams; check verifies every allocator operation. Raises
-    ConfigError if a part is wrong, or needs what the trace does not provide; ValueError if the
-    allocator cannot use the pool.
+    limits in seconds; seed draws beams; check verifies every allocator operation. A part that is
+    an object is of this run from now on: another run that is given it begins it anew. Raises
+    ConfigError if a part or a number is wrong, or a part needs what the trace does not provide;
+    ValueError if the allocator cannot use the pool.
 
     >>> import sim
     >>> import numpy as np
@@ -83,7 +84,7 @@ def simulate(  # noqa: PLR0913 - one for each part, and two more
     ('finished', 2, [5, 9])
     """
     sizes = {"num_slots": num_slots, "max_model_len": max_model_len}
-    _check_values(trace, sizes, max_tokens, slo, seed)
+    _check_values(trace, sizes, max_tokens, slo, seed, check)
     memory = made_part("allocator", allocator)
     policy = Fcfs() if scheduler is None else made_part("scheduler", scheduler)
     times = Linear() if cost is None else made_part("cost", cost)
@@ -109,29 +110,43 @@ def _check_values(
     max_tokens: Any,
     slo: Any,
     seed: Any,
+    check: Any,
 ) -> None:
     """Raise ConfigError for what is no trace, no size, no limit or no seed."""
-    problems = []
+    problems: list[str] = []
     if not isinstance(trace, Trace):
         problems.append(f"trace: {shown(trace)} is a {type(trace).__name__}; accepted: a Trace")
-    numbers = {**sizes, "seed": seed}
-    if max_tokens is not None and not isinstance(max_tokens, str):
-        numbers["max_tokens"] = max_tokens
-    for key, value in numbers.items():
-        least = 0 if key == "seed" else 1
-        number = count_of(value)
-        if not isinstance(number, int) or isinstance(number, bool) or number < least:
-            problems.append(f"{key}: must be a whole number from {least} on, got {shown(value)}")
-    if isinstance(max_tokens, str) and max_tokens not in RULES:
-        accepted = ", ".join(RULES)
-        problems.append(f"max_tokens: got {max_tokens!r}; accepted: {accepted}, or a number")
+    sizes_of(sizes["num_slots"], sizes["max_model_len"], problems.append)
+    checks = [
+        (flag, "check", check),
+        (_seed, "seed", seed),
+        (_max_tokens, "max_tokens", max_tokens),
+    ]
+    for look, key, value in checks:
+        try:
+            look(key, value)
+        except ValueError as error:
+            problems.append(str(error))
     for key, limit in mapping_of({} if slo is None else slo, "slo", ", ".join(LIMITS)).items():
-        is_limit = isinstance(limit, int | float | np.number) and limit > 0
+        is_number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
+        is_limit = is_number and limit > 0
         if key not in LIMITS or not is_limit or not math.isfinite(limit):
             accepted = f"accepted: seconds above 0 for {', '.join(LIMITS)}"
             problems.append(f"slo: {key}: got {shown(limit)}; {accepted}")
     if problems:
         raise ConfigError(problems)
+
+
+def _seed(key: str, value: Any) -> None:
+    whole(key, value, 0, MAX_NUMBER)
+
+
+def _max_tokens(key: str, value: Any) -> None:
+    """Raise ValueError unless it is a rule or a number."""
+    if isinstance(value, str) and value not in RULES:
+        raise ValueError(f"{key}: got {value!r}; accepted: {', '.join(RULES)}, or a number")
+    if value is not None and not isinstance(value, str):
+        whole(key, value, 1, MAX_TOKENS)
 
 
 def _check_needs(trace: Trace, allocator: Allocator, scheduler: Scheduler) -> None:
