@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from sim.sequence import NUM_COMPUTED, NUM_SLOTS, IntArray
 
 Answer = TypeVar("Answer")
 State = dict[str, IntArray]
+OWN = (NUM_COMPUTED, NUM_SLOTS)  # the cells of a sequence that are an allocator's to change
 
 
 class Snapshot(NamedTuple):
@@ -50,8 +52,10 @@ def visible_state(allocator: Allocator) -> State:
 
 def counted_state(allocator: Allocator) -> State:
     """The visible state and what the allocator has counted, none of which a question changes."""
-    counts = np.array(list(allocator.counters().values()), np.int64)
-    return {**visible_state(allocator), "counters": counts}
+    counts: Any = allocator.counters()
+    values = list(counts.values()) if isinstance(counts, dict) else []
+    whole = np.array([count for count in values if isinstance(count, int)], np.int64)
+    return {**visible_state(allocator), "counters": whole}
 
 
 def difference(before: State, after: State) -> str:
@@ -133,6 +137,9 @@ class Audit:
     def require_advance(self, before: IntArray, rows: IntArray, counts: IntArray) -> None:
         """Each row has computed so many more tokens, and no other row has changed."""
         now = self.rows
+        kept = [column for column in range(now.shape[1]) if column not in OWN]
+        is_kept = np.array_equal(now[rows][:, kept], before[rows][:, kept])
+        self.require(is_kept, "a row has changed beyond num_computed and num_slots")
         written = now[rows, NUM_COMPUTED] - before[rows, NUM_COMPUTED]
         self.require(np.array_equal(written, counts), "num_computed advanced by another count")
         others = np.ones(len(now), np.bool_)
@@ -152,6 +159,32 @@ class Audit:
     def _require_same_state(self, operation: str, before: State) -> None:
         changed = difference(before, counted_state(self.allocator))
         self.require(not changed, f"{operation} changed {changed}")
+
+    @contextmanager
+    def unchanged(self, name: str, *arrays: IntArray) -> Iterator[None]:
+        """The arguments of an operation are the caller's, and stay as they are."""
+        before = [array.copy() for array in arrays]
+        yield
+        are_same = all(map(np.array_equal, before, arrays))
+        self.require(are_same, f"{name} changed an array that it was given")
+
+    def require_freed(self, before: IntArray, rows: IntArray) -> None:
+        """The rows have no memory, and nothing else of any row has changed."""
+        self.require_empty(rows, "a freed row")
+        before = before.copy()
+        for column in OWN:
+            before[rows, column] = 0
+        is_all = np.array_equal(before, self.rows)
+        self.require(is_all, "free changed more than what the rows hold")
+
+    def counts(self, counts: Any) -> dict[str, int]:
+        """What has been counted, which must be whole numbers by name."""
+        are_named = isinstance(counts, dict) and all(isinstance(name, str) for name in counts)
+        self.require(are_named, f"counters answers {counts!r}; accepted: names and whole numbers")
+        for name, count in counts.items():
+            self.require_whole(f"counters of {name}", count)
+            self.require(count >= 0, f"counters says {name} is {count}")
+        return dict(counts)
 
     def require_empty(self, rows: IntArray, what: str) -> None:
         """The rows have no memory. what they are stands in the sentence."""

@@ -26,6 +26,7 @@ class CheckedAllocator(Allocator):
     def __init__(self, inner: Allocator) -> None:
         self.inner = inner
         self._audit = Audit(inner)
+        self._num_copied = 0
         vars(self).update(
             kind=inner.kind,
             needs=inner.needs,
@@ -45,6 +46,7 @@ class CheckedAllocator(Allocator):
 
     def bind(self, num_slots: int, sequences: SequenceTable, max_model_len: int) -> None:
         self.inner.bind(num_slots, sequences, max_model_len)
+        self._num_copied = 0
         has_begun = hasattr(self.inner, "recorded")
         self._audit.require(has_begun, "bind leaves no terms; it begins with super().bind(…)")
         self.can_swap = self.inner.can_swap
@@ -57,6 +59,8 @@ class CheckedAllocator(Allocator):
         found = self._audit.ask("lookup", lambda: self.inner.lookup(row))
         is_short = 0 <= found < self.sequences.rows.item(row, NUM_TOKENS)
         self._audit.require(is_short, f"lookup finds {found} tokens, which leaves none to compute")
+        says_so = found == 0 or self.inner.caches_prefixes
+        self._audit.require(says_so, f"lookup finds {found} tokens, and caches_prefixes is False")
         return found
 
     def until_findable(self, row: int, rows: IntArray, num_iterations: int) -> int:
@@ -78,7 +82,10 @@ class CheckedAllocator(Allocator):
         return self._audit.admission("can_allocate", answer)
 
     def can_append(self, rows: IntArray, num_iterations: int) -> int:
-        answer = self._audit.ask("can_append", lambda: self.inner.can_append(rows, num_iterations))
+        with self._audit.unchanged("can_append", rows):
+            answer = self._audit.ask(
+                "can_append", lambda: self.inner.can_append(rows, num_iterations)
+            )
         self._audit.require_whole("can_append", answer)
         self._audit.require(
             0 <= answer <= num_iterations, f"can_append answers {answer} of {num_iterations}"
@@ -86,7 +93,8 @@ class CheckedAllocator(Allocator):
         return answer
 
     def never_fits(self, requests: IntArray) -> BoolArray:
-        return self._audit.ask_of_run("never_fits", lambda: self.inner.never_fits(requests))
+        with self._audit.unchanged("never_fits", requests):
+            return self._audit.ask_of_run("never_fits", lambda: self.inner.never_fits(requests))
 
     def can_finish(self, row: int, rows: IntArray) -> bool:
         return self._audit.ask("can_finish", lambda: self.inner.can_finish(row, rows))
@@ -98,7 +106,7 @@ class CheckedAllocator(Allocator):
         return self._audit.ask("fragmented_for", lambda: self.inner.fragmented_for(row))
 
     def refusal(self, row: int) -> str:
-        reason = self.inner.refusal(row)
+        reason = self._audit.ask("refusal", lambda: self.inner.refusal(row))
         is_text = isinstance(reason, str) and reason != ""
         self._audit.require(is_text, f"refusal gives no reason, but {reason!r}")
         return reason
@@ -117,7 +125,8 @@ class CheckedAllocator(Allocator):
 
     def append(self, rows: IntArray, counts: IntArray) -> int:
         before = self._audit.snapshot()
-        served = self.inner.append(rows, counts)
+        with self._audit.unchanged("append", rows, counts):
+            served = self.inner.append(rows, counts)
         self._audit.require_whole("append", served)
         self._audit.require(0 <= served <= len(rows), f"append served {served} of {len(rows)} rows")
         advance = counts.copy()
@@ -143,7 +152,8 @@ class CheckedAllocator(Allocator):
     def fork(self, parents: IntArray, children: IntArray, ending: IntArray) -> bool:
         before = self._audit.snapshot()
         lengths = self.sequences.rows[parents, NUM_COMPUTED]
-        has_room = self.inner.fork(parents, children, ending)
+        with self._audit.unchanged("fork", parents, children, ending):
+            has_room = self.inner.fork(parents, children, ending)
         if has_room:
             written = self.sequences.rows[children, NUM_COMPUTED]
             self._audit.require(
@@ -188,7 +198,8 @@ class CheckedAllocator(Allocator):
 
     def append_ahead(self, rows: IntArray, num_iterations: int, log: IntArray) -> None:
         before = self.sequences.rows.copy()
-        self.inner.append_ahead(rows, num_iterations, log)
+        with self._audit.unchanged("append_ahead", rows):
+            self.inner.append_ahead(rows, num_iterations, log)
         self._audit.require_advance(before, rows, np.full(len(rows), num_iterations))
         self._audit.require_totals(log[:num_iterations], "append_ahead")
         if num_iterations:
@@ -197,8 +208,10 @@ class CheckedAllocator(Allocator):
         self._audit.recount("append_ahead")
 
     def free(self, rows: IntArray) -> None:
-        self.inner.free(rows)
-        self._audit.require_empty(rows, "a freed row")
+        before = self.sequences.rows.copy()
+        with self._audit.unchanged("free", rows):
+            self.inner.free(rows)
+        self._audit.require_freed(before, rows)
         self._audit.recount("free")
 
     def retire(self, row: int) -> None:
@@ -211,13 +224,22 @@ class CheckedAllocator(Allocator):
         self._audit.recount("retire")
 
     def copied_tokens(self) -> int:
-        return self._audit.ask("copied_tokens", self.inner.copied_tokens)
+        count = self._audit.ask("copied_tokens", self.inner.copied_tokens)
+        self._audit.require_whole("copied_tokens", count)
+        before, self._num_copied = self._num_copied, count
+        self._audit.require(before <= count, f"copied_tokens falls from {before} to {count}")
+        return count
 
     def counters(self) -> dict[str, int]:
-        return self._audit.ask("counters", self.inner.counters)
+        return self._audit.counts(self._audit.ask("counters", self.inner.counters))
 
     def reuse_distances(self) -> IntArray | None:
-        return self._audit.ask("reuse_distances", self.inner.reuse_distances)
+        counts: Any = self._audit.ask("reuse_distances", self.inner.reuse_distances)
+        is_table = counts is None or (isinstance(counts, np.ndarray) and counts.dtype.kind == "i")
+        accepted = "accepted: counts, or None"
+        self._audit.require(is_table, f"reuse_distances answers {counts!r}; {accepted}")
+        found: IntArray | None = counts
+        return found
 
     def held_ranges(self, row: int) -> IntArray:
         return self.inner.held_ranges(row)
