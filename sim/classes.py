@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import CodeType
+from weakref import WeakKeyDictionary
 
 from workloads import installed
 from workloads.checks import did_you_mean
@@ -23,20 +25,43 @@ def find_class(kind: str, table: Table, base: type | None) -> type:
     if kind in table:
         return table[kind]
     if base is not None and ":" in kind:
-        return installed.import_class(kind, base)
+        return _as_it_is_now(installed.import_class(kind, base), kind)
     sentence = installed.clash(kind, base, table)
     if sentence is not None:
         raise ValueError(sentence)
     for plug_in in installed.plug_ins(kind, base):
         assert base is not None  # without one there are none
         try:
-            return installed.import_class(plug_in.place, base)
+            return _as_it_is_now(installed.import_class(plug_in.place, base), plug_in.place)
         except ValueError as error:
             raise ValueError(f"{kind}, a plug-in of {plug_in.package}: {error}") from None
     names = all_kinds(table, base)
     near = did_you_mean(kind, names)
     accepted = f"{', '.join(names) or 'none'}{or_module(base)}"
     raise ValueError(f"unknown kind {kind!r}{near}; accepted: {accepted}")
+
+
+_SEEN: WeakKeyDictionary[type, str] = WeakKeyDictionary()  # the code of each class when first used
+
+
+def _as_it_is_now(cls: type, place: str) -> type:
+    """A class whose file is what was imported: what has run is what a result's key says.
+
+    Raises ValueError with a sentence if the file has changed since, or another one is meant now.
+    """
+    top = cls.__module__.partition(".")[0]
+    loaded = getattr(sys.modules.get(top), "__file__", None)
+    spec = PathFinder.find_spec(top) if loaded is not None else None
+    if spec is not None and spec.has_location and spec.origin is not None:
+        is_same = Path(spec.origin).resolve() == Path(str(loaded)).resolve()
+        if not is_same:
+            accepted = "accepted: files of different names, or a new session"
+            raise ValueError(f"{place} is loaded from {loaded}, not {spec.origin}; {accepted}")
+    now = code_digest_of(cls)
+    if _SEEN.setdefault(cls, now) != now:
+        accepted = f"accepted: importlib.reload({cls.__module__}), or a new session"
+        raise ValueError(f"{place} has changed in its file since it was imported; {accepted}")
+    return cls
 
 
 def all_kinds(table: Table, base: type | None) -> list[str]:

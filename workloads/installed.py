@@ -85,6 +85,8 @@ def import_class(place: str, base: type) -> type:
         found = getattr(importlib.import_module(module_name), class_name)
     except (Exception, SystemExit) as error:  # somebody else's module may do anything
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]:
+            reason += "; accepted: a module of the current folder, of PYTHONPATH or installed"
         raise ValueError(f"{place} cannot be imported: {reason}") from None
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"{place} is no {base.__name__}; accepted: a subclass of it")

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 from sim.batch import next_decode
 from sim.jit import compiled
 from sim.sequence import IntArray
 
 Number = TypeVar("Number", int, float)
+MAX_S = 1e9  # of an iteration, 31 years; nanoseconds of far more fit in a column
 
 
 class CostModel(ABC):
@@ -78,17 +81,26 @@ class CostModel(ABC):
 
         boundaries[0] is the start; boundaries[i] receives the end of iteration i - 1. Stops
         after the first iteration that ends at until_ns or later, and where boundaries is full.
-        Returns how many were planned; batch stays as it is.
+        Returns how many were planned; batch stays as it is. Raises ValueError if iteration_s
+        gives what is no time.
         """
         batch = batch.copy()
         num_iterations = min(num_iterations, len(boundaries) - 1)
         for i in range(num_iterations):
             if i > 0:
                 next_decode(batch)
-            boundaries[i + 1] = boundaries[i] + to_ns(self.iteration_s(batch))
+            boundaries[i + 1] = boundaries[i] + self._checked_ns(self.iteration_s(batch))
             if boundaries[i + 1] >= until_ns:
                 return i + 1
         return num_iterations
+
+    def _checked_ns(self, seconds: Any) -> int:
+        """Nanoseconds of what iteration_s, which may be anybody's, has given."""
+        is_number = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
+        if not is_number or not 0 <= seconds < MAX_S:
+            accepted = f"accepted: seconds from 0 to {MAX_S:g}"
+            raise ValueError(f"{self.kind}: iteration_s gives {seconds!r}; {accepted}")
+        return to_ns(float(seconds))
 
 
 @compiled

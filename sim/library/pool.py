@@ -286,10 +286,21 @@ class Pool:
 
     def block_table(self, row: int) -> list[int]:
         """The physical blocks of a row, in logical order; of contiguous memory the first slot."""
-        ranges = self.allocator.held_ranges(self._rows.known(row))
+        pieces = self._pieces(self._rows.known(row))
         if self.allocator.num_blocks is None:
-            return [int(start) for start, _ in ranges.tolist()]
-        return [start // size for start, size in ranges.tolist()]
+            return [start for start, _ in pieces]
+        return [start // size for start, size in pieces]
+
+    def _pieces(self, row: int) -> list[tuple[int, int]]:
+        """(first slot, slots) of each block of a row, or of each range of contiguous memory."""
+        ranges: list[list[int]] = self.allocator.held_ranges(row).tolist()
+        if self.allocator.num_blocks is None:
+            return [(start, count) for start, count in ranges]
+        found = []
+        for start, count in ranges:  # neighbouring blocks may be one range
+            size: int = getattr(self.allocator, "block_size", count)
+            found += [(place, size) for place in range(start, start + count, size)]
+        return found
 
     def table(self) -> pd.DataFrame:
         """Who holds what: a row for each piece of memory of each sequence.
@@ -300,8 +311,9 @@ class Pool:
         found = []
         for row in self.held:
             left, blocks = self.num_tokens(row), self.block_table(row)
-            for index, (start, size) in enumerate(self.allocator.held_ranges(row).tolist()):
-                written = max(0, min(size, left - index * size))
+            for index, (start, size) in enumerate(self._pieces(row)):
+                written = max(0, min(size, left))
+                left -= size
                 found.append((row, index, blocks[index], start, size, written))
         columns = ["row", "index", "block", "first_slot", "num_slots", "num_written"]
         table = pd.DataFrame(found, columns=columns)

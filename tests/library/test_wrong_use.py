@@ -264,3 +264,29 @@ def test_a_prompt_that_is_refused_wants_no_output() -> None:
     """It wanted less than none: -2952 tokens."""
     long = sim.Trace(np.array([0]), np.array([5000]), np.array([3]))
     assert sim.simulate(long, PAGED, 128).requests["wanted_output_tokens"].tolist() == [0]
+
+
+@pytest.mark.parametrize("kind", ["radix", "mini_sglang", "prefix", "paged"])
+def test_a_block_table_names_every_block(kind: str) -> None:
+    """Neighbouring blocks of a radix tree were one, with the number of another."""
+    used = pool(kind)
+    rows = [used.enter(10, 20), used.enter(9, 5)]
+    first = 1 if kind == "prefix" else 0  # behind the null block
+    expected = [list(range(first, first + 3)), list(range(first + 3, first + 6))]
+    assert [used.block_table(row) for row in rows if row is not None] == expected
+    assert used.table()["num_written"].tolist() == [4, 4, 2, 4, 4, 1]
+
+
+@pytest.mark.parametrize("seconds", [math.nan, -1.0, math.inf, "x", None, True])
+def test_what_is_no_time_ends_a_run_with_a_sentence(seconds: Any, trace: sim.Trace) -> None:
+    """Not a number was taken for a nanosecond."""
+
+    class Odd(sim.CostModel):
+        kind = "odd"
+        source = "assumed"
+
+        def iteration_s(self, batch: Any) -> Any:
+            return seconds
+
+    with pytest.raises(ValueError, match=r"^odd: iteration_s gives .*; accepted: seconds from 0"):
+        sim.simulate(trace, PAGED, 128, cost=Odd())

@@ -5,6 +5,7 @@ The packages here are folders with metadata, as pip leaves them.
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -88,13 +89,15 @@ def test_a_plug_in_that_cannot_be_imported_says_so_when_it_is_named(
     assert load(tmp_path, named("fine")).runs()[0].config["allocator"]["kind"] == "fine"
     assert errors_of(tmp_path, named("ill")) == [
         "x.yaml:8: allocator.kind: ill, a plug-in of kvp_ill 1.0: kvp_ill_other:Mine cannot be "
-        "imported: ModuleNotFoundError: No module named 'kvp_ill_other'"
+        "imported: ModuleNotFoundError: No module named 'kvp_ill_other'; accepted: a module of the "
+        "current folder, of PYTHONPATH or installed"
     ]
     listed = catalog.tables()["allocators"]
     assert listed["fine"].startswith("[kvp_ill 1.0] ")
     assert listed["ill"] == (
         "[kvp_ill 1.0] cannot be used by this name: kvp_ill_other:Mine cannot be imported: "
-        "ModuleNotFoundError: No module named 'kvp_ill_other'"
+        "ModuleNotFoundError: No module named 'kvp_ill_other'; accepted: a module of the current "
+        "folder, of PYTHONPATH or installed"
     )
     definitions = experiment_schema()["$defs"]
     assert "allocator.fine" in definitions
@@ -148,7 +151,8 @@ class Bad(Azure):
         open_file(str(path))
     assert str(caught.value).endswith(
         "; not asked: bad: RuntimeError: by design; not asked: kvp_gone:X cannot be imported: "
-        "ModuleNotFoundError: No module named 'kvp_gone'"
+        "ModuleNotFoundError: No module named 'kvp_gone'; accepted: a module of the current "
+        "folder, of PYTHONPATH or installed"
     )
 
 
@@ -164,3 +168,43 @@ def test_nothing_looks_for_packages_before_a_name_is_asked_for() -> None:
         "sim.cli.build_parser()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+COARSE = ALLOCATOR + "    def __init__(self) -> None: super().__init__(256)\n"
+
+
+def test_a_file_that_has_changed_since_its_import_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old code ran, and its results had the key of the new one."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "kvp_edited.py"
+    file.write_text(ALLOCATOR)
+    assert load(tmp_path, named('"kvp_edited:Mine"')).runs()
+    file.write_text(COARSE)
+    assert errors_of(tmp_path, named('"kvp_edited:Mine"')) == [
+        "x.yaml:8: allocator.kind: kvp_edited:Mine has changed in its file since it was imported; "
+        "accepted: importlib.reload(kvp_edited), or a new session"
+    ]
+    importlib.reload(sys.modules["kvp_edited"])
+    assert load(tmp_path, named('"kvp_edited:Mine"')).runs()
+
+
+def test_a_module_of_the_same_name_in_another_folder_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, code in (("one", ALLOCATOR), ("two", COARSE)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "kvp_twin.py").write_text(code)
+    with monkeypatch.context() as first:
+        first.syspath_prepend(str(tmp_path / "one"))
+        assert load(tmp_path, named('"kvp_twin:Mine"')).runs()
+    monkeypatch.syspath_prepend(str(tmp_path / "two"))
+    (line,) = errors_of(tmp_path, named('"kvp_twin:Mine"'))
+    one, two = (tmp_path / folder / "kvp_twin.py" for folder in ("one", "two"))
+    assert f"kvp_twin:Mine is loaded from {one}, not {two}; accepted: files of different" in line
+
+
+def test_a_module_that_is_nowhere_is_told_where_it_may_be(tmp_path: Path) -> None:
+    (line,) = errors_of(tmp_path, named('"kvp_nowhere:Mine"'))
+    assert line.endswith("accepted: a module of the current folder, of PYTHONPATH or installed")
