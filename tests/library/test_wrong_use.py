@@ -180,8 +180,8 @@ def test_a_trace_is_written_whole_or_not_at_all(
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
     for path, sentence in (
         (tmp_path / "no" / "t.parquet", "no is no folder"),
-        (tmp_path, "is there, and no file"),
-        (Path("/dev/null"), "is there, and no file"),
+        (tmp_path, "not a file; accepted"),
+        (Path("/dev/null"), "not a file; accepted"),
     ):
         with pytest.raises(sim.TraceError, match=f"cannot be written: .*{sentence}"):
             sim.write_trace(trace, path)
