@@ -288,7 +288,7 @@ def test_a_wrong_parameter_is_named_with_its_rule(
     [
         ("paged", {"block_size": 16}, "block_size: a block of 16 slots is larger than the pool"),
         ("prefix", {"block_size": 8}, "block_size: a block of 8 slots beside the null block is"),
-        ("radix", {"block_size": 16}, "block_size: a block of 16 slots is more than the pool"),
+        ("radix", {"block_size": 16}, "block_size: a block of 16 slots is larger than the pool"),
         ("nano_vllm", {"block_size": 16}, "block_size: a block of 16 slots is more than the pool"),
         (
             "vattention",
