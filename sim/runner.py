@@ -26,6 +26,7 @@ from sim.recording.recording import Recording
 from sim.recording.write import write_recordings
 from sim.replays import ReplaySpec
 from sim.runspec import RunSpec, branches, follow_ups, sequence_content
+from sim.stored.runs import finished_row
 from workloads.trace import Trace
 
 Spec = RunSpec | ReplaySpec
@@ -97,9 +98,18 @@ def look_up(spec: Spec, work: Work, trace: Trace | None = None) -> Due | Row:
         return failed(spec, _one_line(error))
     row = None
     if not work.options.force and not work.options.check:
-        row = results.finished_row(run_folder(spec, work), key)
-        row = row or results.take_back(work.folder, spec.run_id, key)
+        row = _done(spec, key, work)
     return Due(spec, key, trace) if row is None else row
+
+
+def _done(spec: Spec, key: str, work: Work) -> Row | None:
+    """The row of a run that is done under this key, or was and is set aside; None if it is due."""
+    row = finished_row(run_folder(spec, work), key)
+    if row is None:
+        row = finished_row(results.aside_folder(work.folder, spec.run_id), key)
+        if row is not None:
+            results.take_back(work.folder, spec.run_id)
+    return row
 
 
 def make(due: Due, work: Work) -> Row:
