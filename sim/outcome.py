@@ -55,6 +55,22 @@ def run_and_write(
     columns = max(rows, key=len)  # a run that raised or was skipped has no metrics
     tables = _write_summary(folder / "summary.csv", summary_table(rows, list(columns)))
     tables += _write_points(folder / "points.csv", rows, list(specs[0].cells))
+    _write_facts(folder, experiment, run_ids)
+    problems = [
+        f"{row['run']}: {row['status']}: {row['reason']}"
+        for row in rows
+        if row["status"] not in {"finished", "skipped"}
+    ]
+    if not draws:
+        return Outcome(rows, tables, problems)
+    figures.remove(folder / "figures", besides=experiment.figures)
+    paths, undrawn = draw_again(folder, list(experiment.figures))
+    pages, unwritten = report_again(folder, experiment.report)
+    return Outcome(rows, [*tables, *paths, *pages], problems + undrawn + unwritten)
+
+
+def _write_facts(folder: Path, experiment: Experiment, run_ids: list[str]) -> None:
+    """Write experiment.json, and the keys of the runs of the summary. Raises ResultsError."""
     facts = {
         "name": experiment.name,
         "description": experiment.description,
@@ -71,17 +87,6 @@ def run_and_write(
     made = {run_id: read_manifest(folder / "runs" / run_id) for run_id in run_ids}
     keys = {run_id: manifest and manifest["key"] for run_id, manifest in made.items()}
     results.write_json(folder / "runs" / "keys.json", keys)
-    problems = [
-        f"{row['run']}: {row['status']}: {row['reason']}"
-        for row in rows
-        if row["status"] not in {"finished", "skipped"}
-    ]
-    if not draws:
-        return Outcome(rows, tables, problems)
-    figures.remove(folder / "figures", besides=experiment.figures)
-    paths, undrawn = draw_again(folder, list(experiment.figures))
-    pages, unwritten = report_again(folder, experiment.report)
-    return Outcome(rows, [*tables, *paths, *pages], problems + undrawn + unwritten)
 
 
 def report_again(folder: Path, is_asked: bool) -> tuple[list[Path], list[str]]:

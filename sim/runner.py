@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
-import subprocess
-import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +15,7 @@ from sim.allocators.checked import CheckedAllocator
 from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
+from sim.environment import environment
 from sim.fleet import FleetRun, Parts, simulate_fleet
 from sim.jit import source_digest
 from sim.recording.recording import Recording
@@ -31,8 +27,6 @@ from workloads.trace import Trace
 
 Spec = RunSpec | ReplaySpec
 Row = dict[str, Any]
-
-PACKAGES = ("simpy", "numpy", "numba", "pandas", "pyarrow")
 
 
 @dataclass(frozen=True)
@@ -174,18 +168,24 @@ def _run(spec: RunSpec, due: Due, work: Work) -> Row:
     row |= write_recordings(folder, recordings)
     _write(folder, run, row, log)
     _write_replicas(folder, run, spec)
-    facts = {
+    facts = _facts(due, source, wall_s, len(requests))
+    results.write_manifest(folder, facts)
+    return row
+
+
+def _facts(due: Due, source: str, wall_s: float, num_requests: int) -> Row:
+    """What the manifest of a run says; source is where its times come from."""
+    trace = due.trace
+    return {
         "key": due.key,
-        "run": spec.run_id,
-        "config": spec.config,
+        "run": due.spec.run_id,
+        "config": due.spec.config,
         "trace": {"source": trace.source, "digest": trace.digest(), "notes": dict(trace.notes)},
         "cost_source": source,
         "wall_s": wall_s,
-        "requests_per_s": len(requests) / wall_s,
+        "requests_per_s": num_requests / wall_s,
         **environment(),
     }
-    results.write_manifest(folder, facts)
-    return row
 
 
 def _recordings(spec: RunSpec, num_replicas: int) -> list[Recording]:
@@ -264,35 +264,3 @@ def _write_replicas(folder: Path, run: Run | FleetRun, spec: RunSpec) -> None:
     if isinstance(run, FleetRun):
         table = metrics.replicas_table(run, spec.slo, spec.config["kv_bytes_per_token"])
         results.write_csv(folder / "replicas.csv", table)
-
-
-def environment() -> dict[str, Any]:
-    """What a run was made with: versions, commit, machine."""
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {
-        "python": sys.version.split()[0],
-        "machine": f"{platform.system()} {platform.machine()}",
-        "versions": versions,
-        "commit": _commit(),
-    }
-
-
-@cache
-def _commit() -> str | None:
-    """The checkout's commit, with + if it has changes; None outside of a checkout."""
-    root = Path(__file__).parent.parent
-    if not (root / ".git").exists():
-        return None
-    try:
-        head = _git(root, ["rev-parse", "HEAD"])
-        changes = _git(root, ["status", "--porcelain", "--", "sim", "workloads"])
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return head + ("+" if changes else "")
-
-
-def _git(root: Path, arguments: Sequence[str]) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=root, capture_output=True, text=True, check=True, timeout=10
-    )
-    return done.stdout.strip()

@@ -11,7 +11,7 @@ from sim.results import ResultsError
 from sim.stored.files import read_json, sentence_of
 
 NAME = "experiment.json"
-ACCEPTED = "accepted: a folder that kvsim run, or kvsim capacity --slo, has written"
+ACCEPTED = "accepted: a folder that kvsim run has written, or kvsim capacity --slo"
 MAX_NAME = 255  # bytes of a file's name
 
 

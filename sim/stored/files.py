@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import pandas as pd
 import pyarrow as pa
+from pandas.api.types import infer_dtype
 from pydantic import ValidationError
 
 from sim.results import ResultsError
@@ -66,9 +67,14 @@ def read_table(path: Path) -> pd.DataFrame:
     for _ in _lines(path, text):
         pass  # pandas fills short rows, shifts long ones, and renames columns that are there twice
     try:
-        return pd.read_csv(io.StringIO(text), low_memory=False)
+        table = pd.read_csv(io.StringIO(text), low_memory=False)
     except (ValueError, OverflowError) as error:
         raise ResultsError(f"{path}: cannot be read: {_one_line(error)}; {AGAIN}") from None
+    for name in table:
+        is_whole = table[name].dtype == object and "integer" in infer_dtype(table[name])
+        if is_whole:  # beyond 64 bits
+            raise ResultsError(f"{path}: {name} has a number that is too large; {AGAIN}")
+    return table
 
 
 def read_cells(path: Path) -> Cells:

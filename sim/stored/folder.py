@@ -134,9 +134,10 @@ class Stored:
 
     def record_every(self, run: str) -> int:
         """One in how many iterations of a run is recorded, if they are."""
-        rows = self.summary[self.summary["run"] == run]
-        counts = rows["record_every"].dropna() if "record_every" in rows else []
-        return max(1, *map(int, counts), 1)
+        if "record_every" not in self.summary:
+            return 1
+        counts = self.summary["record_every"][self.summary["run"] == run].dropna()
+        return max([1, *map(int, counts)])
 
     def tables(self, name: str) -> Mapping[str, pd.DataFrame]:
         """One kind of table of the runs that have it, without the column run."""

@@ -164,7 +164,7 @@ def test_what_cannot_be_compared_is_one_sentence(
     for name in ("A", "B", "nameless"):
         folder_of(Path(name), rows)
     folder_of(Path("failed"), [{**row, "status": "error", "reason": "boom"} for row in rows])
-    folder_of(Path("texts"), [{**row, "ttft_s_p50": "fast"} for row in rows])
+    folder_of(Path("texts"), [{**row, "ttft_s_p50": None} for row in rows])
     Path("empty").mkdir()
     Path("search").symlink_to(ROOT / "results" / "capacity_slo")
     Path("nameless/summary.csv").write_text("run,status\nrun-0,finished\nrun-1,finished\n")

@@ -60,7 +60,10 @@ WASTE = ("figures/waste.svg", "figures/waste.png")
         (removed("figures"), "figures/waste.svg is not there"),
         (removed("runs"), "the folder of single runs is not here"),
         (removed(f"runs/{PAGED}"), "1 of 2 runs were removed or made anew"),
-        (removed("runs/keys.json"), "the folder of single runs is not here"),
+        (
+            removed("runs/keys.json"),
+            "runs/keys.json: No such file or directory; run the experiment",
+        ),
         (broken_manifest, "1 of 2 runs were removed or made anew"),
         (removed("summary.csv"), "summary.csv: No such file or directory"),
         (written("summary.csv", ""), "summary.csv: is empty"),
