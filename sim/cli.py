@@ -138,10 +138,11 @@ def plot_command(arguments: argparse.Namespace) -> int:
     from sim.outcome import draw_again
     from sim.results import ResultsError
     from sim.slo.report import draw_from_files
+    from sim.stored import open_folder
 
     folder = Path(arguments.folder)
     try:
-        if (folder / "capacity_rates.csv").exists() and not arguments.figure:
+        if open_folder(folder).facts.is_search and not arguments.figure:
             paths, problems = draw_from_files(folder), list[str]()
         else:
             paths, problems = draw_again(folder, arguments.figure)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.replays import ReplaySpec
-from sim.results import read_manifest
 from sim.runspec import RunSpec
+from sim.stored.runs import read_manifest
 
 # CPU time on one core of a server: ShareGPT-like requests in 15,090 slots that are nearly full
 REQUESTS_PER_S = 25_000
@@ -30,7 +30,7 @@ def time_line(specs: Sequence[RunSpec | ReplaySpec], folder: Path, jobs: int) ->
             continue
         earlier = (read_manifest(folder / "runs" / spec.run_id) or {}).get("wall_s")
         seconds += RUN_S
-        if isinstance(earlier, int | float):
+        if isinstance(earlier, float):
             seconds += earlier
             num_earlier += 1
         elif isinstance(spec, RunSpec):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.usage import UserError, add_command
+
+if TYPE_CHECKING:
+    from sim.stored import Stored
 
 OWN_FOLDER = ""  # --perfetto without a file
 
@@ -34,19 +38,21 @@ def add_export(commands: Any) -> None:
 
 def export_command(arguments: argparse.Namespace) -> int:
     """kvsim export."""
-    from sim.export.source import open_results
     from sim.export.tables import write_tables
     from sim.results import ResultsError
+    from sim.stored import open_folder
 
     chosen = arguments.perfetto, arguments.csv, arguments.parquet
     if all(value is None for value in chosen):
         raise UserError("export: says not what to write; accepted: --perfetto, --csv, --parquet")
     try:
-        source = open_results(Path(arguments.folder), arguments.runs)
-        paths, missing = _traces(source, arguments.perfetto)
+        stored = open_folder(Path(arguments.folder))
+        stored.check_runs()
+        runs = stored.choose(arguments.runs)
+        paths, missing = _traces(stored, runs, arguments.perfetto)
         for folder, suffix in ((arguments.csv, ".csv"), (arguments.parquet, ".parquet")):
             if folder is not None:
-                paths += write_tables(Path(folder), source, suffix)
+                paths += write_tables(Path(folder), stored, suffix, runs)
     except ResultsError as error:
         raise UserError(str(error)) from None
     for path in paths:
@@ -56,16 +62,16 @@ def export_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _traces(source: Any, file: str | None) -> tuple[list[Path], list[str]]:
+def _traces(stored: Stored, runs: Sequence[str], file: str | None) -> tuple[list[Path], list[str]]:
     """Write traces; their paths, and what is missing in them."""
     from sim.export.perfetto import write_trace
 
     if file is None:
         return [], []
     if file != OWN_FOLDER:
-        return [Path(file)], write_trace(Path(file), source, source.runs)
+        return [Path(file)], write_trace(Path(file), stored, runs)
     paths, missing = [], []
-    for run in source.runs:
-        paths.append(source.folder / "perfetto" / f"{run}.json.gz")
-        missing += write_trace(paths[-1], source, [run])
+    for run in runs:
+        paths.append(stored.folder / "perfetto" / f"{run}.json.gz")
+        missing += write_trace(paths[-1], stored, [run])
     return paths, missing

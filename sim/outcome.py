@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +18,13 @@ from sim.experiment import Experiment
 from sim.policies.text import policy_lines
 from sim.progress import showing
 from sim.report.warnings import extrapolation_warnings, sampled_warnings
+from sim.results import UNMADE
 from sim.runner import RunOptions
+from sim.stored import open_folder
+from sim.stored.runs import read_manifest
 from sim.tables import summary_to_arrow
 
 MAX_ROWS_SHOWN = 60
-UNMADE = ("error", "skipped")  # the status of rows without measurements
 MIN_WIDTH = 180  # of a table that goes to a file or a pipe
 
 
@@ -54,6 +55,22 @@ def run_and_write(
     columns = max(rows, key=len)  # a run that raised or was skipped has no metrics
     tables = _write_summary(folder / "summary.csv", summary_table(rows, list(columns)))
     tables += _write_points(folder / "points.csv", rows, list(specs[0].cells))
+    _write_facts(folder, experiment, run_ids)
+    problems = [
+        f"{row['run']}: {row['status']}: {row['reason']}"
+        for row in rows
+        if row["status"] not in {"finished", "skipped"}
+    ]
+    if not draws:
+        return Outcome(rows, tables, problems)
+    figures.remove(folder / "figures", besides=experiment.figures)
+    paths, undrawn = draw_again(folder, list(experiment.figures))
+    pages, unwritten = report_again(folder, experiment.report)
+    return Outcome(rows, [*tables, *paths, *pages], problems + undrawn + unwritten)
+
+
+def _write_facts(folder: Path, experiment: Experiment, run_ids: list[str]) -> None:
+    """Write experiment.json, and the keys of the runs of the summary. Raises ResultsError."""
     facts = {
         "name": experiment.name,
         "description": experiment.description,
@@ -67,19 +84,9 @@ def run_and_write(
         "config": experiment.config,
     }
     results.write_json(folder / "experiment.json", facts)
-    keys = {run_id: results.run_key(folder / "runs" / run_id) for run_id in run_ids}
+    made = {run_id: read_manifest(folder / "runs" / run_id) for run_id in run_ids}
+    keys = {run_id: manifest and manifest["key"] for run_id, manifest in made.items()}
     results.write_json(folder / "runs" / "keys.json", keys)
-    problems = [
-        f"{row['run']}: {row['status']}: {row['reason']}"
-        for row in rows
-        if row["status"] not in {"finished", "skipped"}
-    ]
-    if not draws:
-        return Outcome(rows, tables, problems)
-    figures.remove(folder / "figures", besides=experiment.figures)
-    paths, undrawn = draw_again(folder, list(experiment.figures))
-    pages, unwritten = report_again(folder, experiment.report)
-    return Outcome(rows, [*tables, *paths, *pages], problems + undrawn + unwritten)
 
 
 def report_again(folder: Path, is_asked: bool) -> tuple[list[Path], list[str]]:
@@ -127,76 +134,6 @@ def summary_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     return table
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a folder of results says of itself; made are the runs whose tables are theirs."""
-
-    name: str
-    figures: list[str]
-    cost_source: str
-    summary: pd.DataFrame
-    made: list[str]
-
-
-def read_facts(folder: Path) -> Facts:
-    """Read what a folder of results says of itself.
-
-    Raises ResultsError if it holds no finished experiment.
-    """
-    path = folder / "experiment.json"
-    accepted = "accepted: a folder that kvsim run has written"
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        runs, own = list(facts["runs"]), list(facts["figures"])
-        name, cost_source = str(facts["name"]), str(facts["cost_source"])
-    except OSError as error:
-        raise results.ResultsError(f"{path}: {error.strerror}; {accepted}") from None
-    except (ValueError, KeyError, TypeError):
-        raise results.ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
-    check_runs(folder, runs)
-    summary = results.read_table(folder / "summary.csv")
-    return Facts(name, own, cost_source, summary, _made(summary, runs))
-
-
-def read_results(folder: Path) -> tuple[figures.Results, list[str]]:
-    """Read what figures are drawn from, and the names of the experiment's figures.
-
-    Raises ResultsError if the folder holds no finished experiment.
-    """
-    facts = read_facts(folder)
-    timelines, requests, blocks = (
-        results.Tables(folder / "runs", table, facts.made)
-        for table in ("timeline", "requests", "blocks")
-    )
-    read = figures.Results(
-        facts.name, facts.summary, timelines, requests, blocks, facts.cost_source
-    )
-    return read, facts.figures
-
-
-def _made(summary: pd.DataFrame, runs: Sequence[str]) -> list[str]:
-    """The runs whose tables are theirs: of others, older results may hold an earlier run's."""
-    unmade = set(summary["run"][summary["status"].isin(UNMADE)]) if "status" in summary else set()
-    return [run for run in runs if run not in unmade]
-
-
-def check_runs(folder: Path, runs: Sequence[str]) -> None:
-    """Raise ResultsError unless the runs are those that the summary was written from."""
-    path = folder / "runs" / "keys.json"
-    try:
-        keys = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        raise results.ResultsError(
-            f"{path}: cannot be read; run the experiment again to have its tables here"
-        ) from None
-    for run in runs:
-        if results.run_key(folder / "runs" / run) != keys.get(run):
-            raise results.ResultsError(
-                f"{folder / 'runs' / run}: is missing or was made anew since; "
-                "run the experiment again"
-            )
-
-
 def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], list[str]]:
     """Draw figures from files alone; return their paths, and a sentence for each that failed.
 
@@ -204,10 +141,12 @@ def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], l
     """
     if names is not None and not names:
         return [], []
-    read, own = read_results(folder)
+    stored = open_folder(folder)
+    stored.check_runs()
+    read = figures.tables_of(stored)
     paths: list[Path] = []
     problems: list[str] = []
-    for name in own if names is None else names:
+    for name in stored.facts.figures if names is None else names:
         try:
             paths += figures.draw(name, read, folder / "figures")
         except (figures.FigureError, results.ResultsError) as error:

@@ -1,5 +1,7 @@
 """Results on disk: one folder an experiment, one folder a run, written whole or not at all.
 
+sim.stored reads them.
+
     <root>/<experiment>/summary.csv, .parquet     one row a run
                        /points.csv                one row a point, where there are several seeds
                        /experiment.json           the resolved experiment
@@ -24,7 +26,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ from sim.recording.tables import NAMES as RECORDED
 
 SCHEMA = 2
 MANIFEST = "manifest.json"
+UNMADE = ("error", "skipped")  # the status of rows without measurements
+STATUSES = ("finished", "stalled", *UNMADE)
 RUN_TABLES = (
     *(f"{name}.parquet" for name in ("requests", "timeline", "blocks", *RECORDED)),
     "replicas.csv",
@@ -117,23 +121,22 @@ def set_aside(folder: Path, run: str) -> None:
     """
     made = folder / "runs" / run
     if (made / MANIFEST).exists():
-        _move(made, folder / "aside" / run)
+        _move(made, aside_folder(folder, run))
     else:
         empty_run(made)
 
 
-def take_back(folder: Path, run: str, key: str) -> dict[str, Any] | None:
-    """The summary row of a run that was set aside under this key, and is among the runs again.
+def aside_folder(folder: Path, run: str) -> Path:
+    """Where the tables of a run are that was set aside."""
+    return folder / "aside" / run
 
-    None if there is none. Raises ResultsError if it cannot be moved.
-    """
-    aside = folder / "aside" / run
-    row = finished_row(aside, key)
-    if row is not None:
-        _move(aside, folder / "runs" / run)
-        with suppress(OSError):  # others are there
-            aside.parent.rmdir()
-    return row
+
+def take_back(folder: Path, run: str) -> None:
+    """Put a run that was set aside among the runs again. Raises ResultsError if that cannot be."""
+    aside = aside_folder(folder, run)
+    _move(aside, folder / "runs" / run)
+    with suppress(OSError):  # others are there
+        aside.parent.rmdir()
 
 
 def _move(run: Path, to: Path) -> None:
@@ -214,67 +217,3 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
         if path.name != MANIFEST and not path.name.startswith(".")
     }
     write_json(folder / MANIFEST, {"schema": SCHEMA, **facts, "files": files})
-
-
-def finished_row(folder: Path, key: str) -> dict[str, Any] | None:
-    """The summary row of a run that is done under this key; None if it must be run."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if manifest["schema"] != SCHEMA or manifest["key"] != key:
-            return None
-        for name, digest in manifest["files"].items():
-            if file_digest(folder / name) != digest:
-                return None
-        row = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return row if isinstance(row, dict) else None
-
-
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of the run in a folder, None if it is not done."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return manifest if isinstance(manifest, dict) else None
-
-
-def run_key(folder: Path) -> str | None:
-    """The key of the run in a folder, None if it is not done."""
-    manifest = read_manifest(folder) or {}
-    return str(manifest["key"]) if "key" in manifest else None
-
-
-def read_table(path: Path) -> pd.DataFrame:
-    """Read a table that was written here. Raises ResultsError if it cannot be read."""
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path)
-    except FileNotFoundError:
-        raise ResultsError(f"{path}: no such file; run the experiment first") from None
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path}: cannot be read: {error}") from error
-
-
-class Tables(Mapping[str, pd.DataFrame]):
-    """One kind of table of several runs, by run: each is read whenever it is asked for."""
-
-    def __init__(self, folder: Path, name: str, runs: Sequence[str]) -> None:
-        """folder holds a folder for each run; runs without such a table are left out."""
-        paths = {run: folder / run / f"{name}.parquet" for run in runs}
-        self._paths = {run: path for run, path in paths.items() if path.exists()}
-
-    def __getitem__(self, run: str) -> pd.DataFrame:
-        """Read the table of a run, without its column run. Raises ResultsError if it cannot be."""
-        return read_table(self._paths[run]).drop(columns="run", errors="ignore")
-
-    def __contains__(self, run: object) -> bool:
-        return run in self._paths
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)

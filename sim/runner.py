@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
-import subprocess
-import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +15,18 @@ from sim.allocators.checked import CheckedAllocator
 from sim.blocklog import MAX_SLOTS, BlockLog
 from sim.costs.base import CostModel
 from sim.engine import Options, Run, simulate
+from sim.environment import environment
 from sim.fleet import FleetRun, Parts, simulate_fleet
 from sim.jit import source_digest
 from sim.recording.recording import Recording
 from sim.recording.write import write_recordings
 from sim.replays import ReplaySpec
 from sim.runspec import RunSpec, branches, follow_ups, sequence_content
+from sim.stored.runs import finished_row
 from workloads.trace import Trace
 
 Spec = RunSpec | ReplaySpec
 Row = dict[str, Any]
-
-PACKAGES = ("simpy", "numpy", "numba", "pandas", "pyarrow")
 
 
 @dataclass(frozen=True)
@@ -97,9 +92,18 @@ def look_up(spec: Spec, work: Work, trace: Trace | None = None) -> Due | Row:
         return failed(spec, _one_line(error))
     row = None
     if not work.options.force and not work.options.check:
-        row = results.finished_row(run_folder(spec, work), key)
-        row = row or results.take_back(work.folder, spec.run_id, key)
+        row = _done(spec, key, work)
     return Due(spec, key, trace) if row is None else row
+
+
+def _done(spec: Spec, key: str, work: Work) -> Row | None:
+    """The row of a run that is done under this key, or was and is set aside; None if it is due."""
+    row = finished_row(run_folder(spec, work), key)
+    if row is None:
+        row = finished_row(results.aside_folder(work.folder, spec.run_id), key)
+        if row is not None:
+            results.take_back(work.folder, spec.run_id)
+    return row
 
 
 def make(due: Due, work: Work) -> Row:
@@ -164,18 +168,24 @@ def _run(spec: RunSpec, due: Due, work: Work) -> Row:
     row |= write_recordings(folder, recordings)
     _write(folder, run, row, log)
     _write_replicas(folder, run, spec)
-    facts = {
+    facts = _facts(due, source, wall_s, len(requests))
+    results.write_manifest(folder, facts)
+    return row
+
+
+def _facts(due: Due, source: str, wall_s: float, num_requests: int) -> Row:
+    """What the manifest of a run says; source is where its times come from."""
+    trace = due.trace
+    return {
         "key": due.key,
-        "run": spec.run_id,
-        "config": spec.config,
+        "run": due.spec.run_id,
+        "config": due.spec.config,
         "trace": {"source": trace.source, "digest": trace.digest(), "notes": dict(trace.notes)},
         "cost_source": source,
         "wall_s": wall_s,
-        "requests_per_s": len(requests) / wall_s,
+        "requests_per_s": num_requests / wall_s,
         **environment(),
     }
-    results.write_manifest(folder, facts)
-    return row
 
 
 def _recordings(spec: RunSpec, num_replicas: int) -> list[Recording]:
@@ -254,35 +264,3 @@ def _write_replicas(folder: Path, run: Run | FleetRun, spec: RunSpec) -> None:
     if isinstance(run, FleetRun):
         table = metrics.replicas_table(run, spec.slo, spec.config["kv_bytes_per_token"])
         results.write_csv(folder / "replicas.csv", table)
-
-
-def environment() -> dict[str, Any]:
-    """What a run was made with: versions, commit, machine."""
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {
-        "python": sys.version.split()[0],
-        "machine": f"{platform.system()} {platform.machine()}",
-        "versions": versions,
-        "commit": _commit(),
-    }
-
-
-@cache
-def _commit() -> str | None:
-    """The checkout's commit, with + if it has changes; None outside of a checkout."""
-    root = Path(__file__).parent.parent
-    if not (root / ".git").exists():
-        return None
-    try:
-        head = _git(root, ["rev-parse", "HEAD"])
-        changes = _git(root, ["status", "--porcelain", "--", "sim", "workloads"])
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return head + ("+" if changes else "")
-
-
-def _git(root: Path, arguments: Sequence[str]) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=root, capture_output=True, text=True, check=True, timeout=10
-    )
-    return done.stdout.strip()

@@ -24,8 +24,8 @@ from sim.experiment import load_experiment
 from sim.figures.claims import Bar, Curve, Panel, draw_claims
 from sim.outcome import run_and_write
 from sim.plugins import Strict, guess, validate
-from sim.results import read_table
 from sim.runner import RunOptions
+from sim.stored import open_folder
 from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 
 
@@ -139,10 +139,11 @@ def _curves(spec: _Curves, results: Path) -> list[Curve]:
 
 def _curve(label: str, where: Mapping[str, Any], spec: _Curves, results: Path) -> Curve:
     """A line over the seeds' means. Raises MeasureError."""
-    path = results / where.get(FROM, spec.results) / "summary.csv"
-    if not path.exists():
-        raise MeasureError(f"{path}: is missing; kvsim claims makes it")
-    rows = pick(read_table(path), {key: value for key, value in where.items() if key != FROM})
+    folder = results / where.get(FROM, spec.results)
+    if not folder.exists():
+        raise MeasureError(f"{folder}: is missing; kvsim claims makes it")
+    picked = {key: value for key, value in where.items() if key != FROM}
+    rows = pick(open_folder(folder).summary, picked)
     for column in (spec.x, spec.y):
         if column not in rows:
             raise MeasureError(f"unknown column {column!r}{guess(column, list(map(str, rows)))}")

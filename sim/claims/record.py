@@ -6,7 +6,6 @@ the same results write the same bytes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,8 @@ from sim.claims.judge import (
 from sim.claims.measure import Tables, Variation, ablate, absent_data, measure, variations
 from sim.claims.statement import Claim
 from sim.claims.verdicts import NO_DATA, OUT_OF_SCOPE
-from sim.results import ResultsError, write_json
+from sim.results import write_json
+from sim.stored.verdicts import read_verdicts
 
 DIGITS = 6
 
@@ -126,27 +126,13 @@ def read_record(path: Path, claims: Sequence[Claim]) -> list[Judged]:
 
     Raises ResultsError if the file cannot be read.
     """
-    try:
-        entries = {e["id"]: e for e in json.loads(path.read_text(encoding="utf-8"))["claims"]}
-        return [_judged(claim, entries[claim.id]) for claim in claims if claim.id in entries]
-    except OSError as error:
-        raise ResultsError(f"{path}: {error.strerror}; kvsim claims --record makes it") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ResultsError(f"{path}: is not what kvsim claims --record writes") from None
+    entries = {entry["id"]: entry for entry in read_verdicts(path)}
+    return [_judged(claim, entries[claim.id]) for claim in claims if claim.id in entries]
 
 
 def _judged(claim: Claim, entry: dict[str, Any]) -> Judged:
-    kept = {
-        "verdict": str,
-        "measured": dict,
-        "misses": list,
-        "note": str,
-        "sensitivity": list,
-        "ablation": list,
-    }
-    if not all(isinstance(entry[key], shape) for key, shape in kept.items()):
-        raise TypeError(claim.id)
-    return Judged(claim, **{key: entry[key] for key in kept})
+    kept = ("measured", "misses", "note", "sensitivity", "ablation")
+    return Judged(claim, entry["verdict"], **{key: entry[key] for key in kept if key in entry})
 
 
 def keeping(judged: Sequence[Judged], recorded: Sequence[Judged]) -> tuple[list[Judged], list[str]]:

@@ -160,12 +160,12 @@ def _by_request(
     """What the requests of two single runs differ in; a note says why, if that is not known."""
     try:
         (mine, my_trace), (its, its_trace) = (
-            requests_of(side.folder, run) for side, run in zip(sides, runs, strict=True)
+            requests_of(side.stored, run) for side, run in zip(sides, runs, strict=True)
         )
         if my_trace != its_trace:
             raise results.ResultsError("the runs have different requests")
         return stretched(mine, its)
-    except (results.ResultsError, KeyError) as error:
+    except results.ResultsError as error:
         notes[f"requests are not compared one by one: {error}"] = None
         return {}
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from sim.compare.sides import EMPTY, UNMADE, CompareError, Side, cell_text, column_of
+from sim.compare.sides import EMPTY, CompareError, Side, cell_text, column_of
+from sim.results import UNMADE
 
 Key = tuple[str, ...]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from sim import results
 from sim.figures.tables import is_empty, parameters, value_text
 from sim.plugins import guess
+from sim.results import UNMADE
+from sim.stored import Stored, open_folder
 
-ACCEPTED = "accepted: a folder that kvsim run has written"
 OF_REPLAYS = ("trace", "policy", "block_size", "capacity_tokens")  # cells of replayed policies
 ALSO_CHOSEN = ("seed", "run", "num_replicas", "router")  # by which rows may be chosen besides
 EMPTY = "none"
-UNMADE = ("error", "skipped")
 
 
 class CompareError(Exception):
@@ -29,16 +27,24 @@ class CompareError(Exception):
 class Side:
     """Rows of one experiment's summary. cells are the columns that tell its points apart.
 
-    letter is A or B. chosen are the columns by which rows were chosen, and their values. config is
-    the resolved experiment.
+    letter is A or B. chosen are the columns by which rows were chosen, and their values.
     """
 
     letter: str
-    folder: Path
+    stored: Stored
     rows: pd.DataFrame
     cells: tuple[str, ...]
-    config: Mapping[str, Any]
     chosen: Mapping[str, str]
+
+    @property
+    def folder(self) -> Path:
+        """Where its results are."""
+        return self.stored.folder
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The resolved experiment."""
+        return self.stored.facts.config
 
     @property
     def label(self) -> str:
@@ -61,49 +67,20 @@ def cell_text(value: object) -> str:
 
 
 def read_side(letter: str, folder: Path, choices: Sequence[str]) -> Side:
-    """Read a folder and choose rows by KEY=VALUE. Raises CompareError."""
-    rows = _summary(folder)
+    """Read a folder and choose rows by KEY=VALUE. Raises CompareError, ResultsError."""
+    stored = open_folder(folder)
+    stored.check_kind()
+    rows = stored.summary
     if "allocator" in rows:
         cells = ("allocator", *parameters(rows))
     elif "policy" in rows:
         cells = tuple(name for name in OF_REPLAYS if name in rows)
     else:
         raise CompareError(f"{folder}/summary.csv: names neither allocators nor policies")
-    side = Side(letter, folder, rows, cells, _config(folder), {})
+    side = Side(letter, stored, rows, cells, {})
     for choice in choices:
         side = _choose(side, choice)
     return side
-
-
-def _summary(folder: Path) -> pd.DataFrame:
-    path = folder / "summary.csv"
-    if not folder.is_dir():
-        raise CompareError(f"{folder}: no such folder; {ACCEPTED}")
-    if not path.exists() and (folder / "capacity_rates.csv").exists():
-        raise CompareError(f"{folder}: is a search of capacities; {ACCEPTED}")
-    try:
-        rows = results.read_table(path)
-    except results.ResultsError as error:
-        raise CompareError(f"{' '.join(str(error).split())}; {ACCEPTED}") from None
-    for column in ("run", "status"):
-        if column not in rows:
-            raise CompareError(f"{path}: has no column {column}; {ACCEPTED}")
-    if not len(rows):
-        raise CompareError(f"{path}: has no rows; {ACCEPTED}")
-    return rows
-
-
-def _config(folder: Path) -> Mapping[str, Any]:
-    path = folder / "experiment.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))["config"]
-    except OSError as error:
-        raise CompareError(f"{path}: {error.strerror}; {ACCEPTED}") from None
-    except (ValueError, KeyError, TypeError):
-        raise CompareError(f"{path}: is not what kvsim run writes; {ACCEPTED}") from None
-    if not isinstance(config, dict):
-        raise CompareError(f"{path}: is not what kvsim run writes; {ACCEPTED}")
-    return config
 
 
 def column_of(name: str, accepted: Sequence[str], what: str) -> str:
@@ -136,7 +113,7 @@ def _choose(side: Side, choice: str) -> Side:
         shown = ", ".join(there[:20]) + (", …" if len(there) > 20 else "")
         raise CompareError(f"{option}: no row of {side.label} has {column}={value}; there: {shown}")
     chosen = {**side.chosen, column: wanted}
-    return Side(side.letter, side.folder, rows, side.cells, side.config, chosen)
+    return Side(side.letter, side.stored, rows, side.cells, chosen)
 
 
 def _as_typed(value: str) -> str:

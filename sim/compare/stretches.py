@@ -11,15 +11,14 @@ more of this trace, and not for another one: seeds say more where the workload h
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from sim import results
+from sim.stored import Stored
 
 NUM_STRETCHES = 10
 MIN_REQUESTS = 10 * NUM_STRETCHES
@@ -48,25 +47,21 @@ class Stretches:
         return total > 0 and float((values[1:] * values[:-1]).sum()) / total > MAX_CORRELATION
 
 
-def requests_of(folder: Path, run: str) -> tuple[pd.DataFrame, str]:
+def requests_of(stored: Stored, run: str) -> tuple[pd.DataFrame, str]:
     """The requests of a run, and the digest of its trace. Raises ResultsError.
 
     The tables must be those that the summary was written from.
     """
-    where = folder / "runs" / run
-    try:
-        keys = json.loads((folder / "runs" / "keys.json").read_text(encoding="utf-8"))
-        is_done = results.finished_row(where, str(keys[run])) is not None
-    except (OSError, ValueError, KeyError, TypeError):
-        is_done = False
-    manifest = results.read_manifest(where)
-    if not is_done or manifest is None:
-        raise results.ResultsError(f"the tables of {where} are not there, or not of this summary")
+    manifest = stored.manifests.get(run) or {}
+    table = stored.table(run, "requests")
+    if table is None:
+        raise results.ResultsError(
+            f"{stored.folder}: the tables of {run} are not there, or not of this summary"
+        )
     trace = manifest.get("trace")
     digest = trace.get("digest") if isinstance(trace, dict) else None
     if digest is None:
-        raise results.ResultsError(f"{where}: says nothing of its trace")
-    table = results.read_table(where / "requests.parquet")
+        raise results.ResultsError(f"{stored.folder}: {run} says nothing of its trace")
     return table.set_index("request").sort_index(), str(digest)
 
 

@@ -30,7 +30,7 @@ import pandas as pd
 
 from sim import results
 from sim.allocators.terms import TERM_NAMES
-from sim.export.source import Source
+from sim.stored import Stored
 
 ITERATIONS_TRACK = 0
 FIRST_PID = 1_000_000  # a track of the same number would count as the main one, and come first
@@ -39,10 +39,6 @@ PIECE = 1 << 16  # rows of a table that are made into events at once
 COUNTS = ("num_running", "num_waiting")
 TOKENS, WORK = ("prompt_tokens", "decode_tokens"), ("prefill", "decode")
 FACTS = ("prompt_tokens", "output_tokens", "num_preemptions", "status", "reason")
-NEEDED = {
-    "requests": ("request", *FACTS, "arrival_s", "first_scheduled_s", "first_token_s", "finish_s"),
-    "timeline": ("start_s", "width_s", *TERM_NAMES, *COUNTS),
-}
 SAMPLED = (
     "one iteration in {} was recorded (max_events): the others are not shown, and counters keep "
     "their values until the next one"
@@ -57,7 +53,7 @@ Row = tuple[int, int, str, float, float]  # request, sequence, phase, start and 
 ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
-def write_trace(path: Path, source: Source, runs: Iterable[str]) -> list[str]:
+def write_trace(path: Path, stored: Stored, runs: Iterable[str]) -> list[str]:
     """Write runs as one trace, gzipped if the name ends in .gz; what is missing, in sentences.
 
     Raises ResultsError if tables cannot be read, or the file not be written.
@@ -68,15 +64,15 @@ def write_trace(path: Path, source: Source, runs: Iterable[str]) -> list[str]:
         file.write('{"displayTimeUnit": "ms", "traceEvents": [')
         before = "\n"
         for run in runs:
-            if source.path(run, "phases") is None:
+            if "phases" not in stored.table_names(run):
                 missing.append(f"{run}: {NOT_RECORDED}")
-            elif source.record_every(run) > 1:
-                missing.append(f"{run}: {SAMPLED.format(source.record_every(run))}")
-            for event in run_events(source, run, pids):
+            elif stored.record_every(run) > 1:
+                missing.append(f"{run}: {SAMPLED.format(stored.record_every(run))}")
+            for event in run_events(stored, run, pids):
                 file.write(before)
                 file.write(ENCODER.encode(event))
                 before = ",\n"
-        notes = {"experiment": source.name, "missing": missing}
+        notes = {"experiment": stored.facts.name, "missing": missing}
         file.write(f'\n], "otherData": {json.dumps(notes)}}}\n')
     return missing
 
@@ -90,29 +86,23 @@ def _text(path: Path, is_zipped: bool) -> Iterator[IO[str]]:
             yield file
 
 
-def run_events(source: Source, run: str, pids: Iterator[int]) -> Iterator[Event]:
+def run_events(stored: Stored, run: str, pids: Iterator[int]) -> Iterator[Event]:
     """The events of a run, whose processes take their ids from pids; by track, in order of time.
 
     Raises ResultsError for a run without requests, such as one of policies.
     """
-    requests, timeline = source.table(run, "requests"), source.table(run, "timeline")
+    requests, timeline = stored.table(run, "requests"), stored.table(run, "timeline")
     if requests is None or timeline is None:
         raise results.ResultsError(
-            f"{source.folder}: {run} has no requests to show; accepted: runs of an engine"
+            f"{stored.folder}: {run} has no requests to show; accepted: runs of an engine"
         )
-    for name, table in (("requests", requests), ("timeline", timeline)):
-        absent = [column for column in NEEDED[name] if column not in table]
-        if absent or (name == "requests" and not table["request"].is_unique):
-            raise source.damaged(run, name)
-    phases, steps = source.table(run, "phases"), source.table(run, "iterations")
+    phases, steps = stored.table(run, "phases"), stored.table(run, "iterations")
     is_recorded = phases is not None and steps is not None
     if phases is None or steps is None:
         timeline["end_s"] = timeline["start_s"] + timeline["width_s"]
         steps = timeline.assign(replica=0)
         phases = known_phases(requests, timeline["end_s"].max())
     replicas = sorted({*phases["replica"].tolist(), *steps["replica"].tolist()})
-    if not set(phases["request"]) <= set(requests["request"]):
-        raise source.damaged(run, "requests")
     facts = dict(zip(requests["request"].tolist(), _records(requests, FACTS), strict=True))
     for replica in replicas:
         own = f"{run}, replica {replica}" if len(replicas) > 1 else run
@@ -121,7 +111,7 @@ def run_events(source: Source, run: str, pids: Iterator[int]) -> Iterator[Event]
         here = steps[steps["replica"] == replica]
         if is_recorded:
             ran = here[here[["num_running", *TOKENS]].any(axis=1)]
-            yield from _iterations(pid, ran, source.record_every(run))
+            yield from _iterations(pid, ran, stored.record_every(run))
         yield from _counters(pid, here)
         pid = next(pids)
         yield from _process(pid, f"{own}: requests")

@@ -7,7 +7,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 from sim import results
 from sim.export.meanings import COLUMNS as RUN_COLUMNS
 from sim.export.meanings import LIKE_SUMMARY, column
-from sim.export.source import SUFFIXES, Source
+from sim.stored import Stored
+from sim.stored.files import read_table
+from sim.stored.runs import SUFFIXES
 
 WHOLE = ("summary", "points")  # tables of the experiment, not of a run
 RUN = "run"
@@ -27,18 +29,20 @@ TABLES = {*RUN_COLUMNS, *LIKE_SUMMARY}
 Part = tuple[Path, str | None]  # a file, and the run that it is of
 
 
-def write_tables(folder: Path, source: Source, suffix: str) -> list[Path]:
-    """Write every table as .csv or .parquet; the paths written.
+def write_tables(folder: Path, stored: Stored, suffix: str, runs: Sequence[str] = ()) -> list[Path]:
+    """Write every table as .csv or .parquet, of some runs or all; the paths written.
 
     Tables that an earlier export has left in the folder, and that are not among these, are removed.
     Raises ResultsError if tables cannot be read, or files not be written.
     """
     _refuse_results(folder)
     earlier = _listed(folder)
+    chosen = stored.choose(runs)
+    names = sorted({name for run in chosen for name in stored.table_names(run)})
     paths, columns = [], []
     with ExitStack() as files:
-        for name in [*WHOLE, *source.tables()]:
-            parts = list(_parts(source, name))
+        for name in [*WHOLE, *names]:
+            parts = list(_parts(stored, name, chosen))
             if parts:
                 paths.append(folder / f"{name}{suffix}")
                 temporary = files.enter_context(results.replacing(paths[-1]))
@@ -70,16 +74,17 @@ def _listed(folder: Path) -> set[str]:
     return {name for name in names.dropna() if name in TABLES}
 
 
-def _parts(source: Source, name: str) -> Iterator[Part]:
-    """The files that a table consists of, and the run of each."""
+def _parts(stored: Stored, name: str, runs: Sequence[str]) -> Iterator[Part]:
+    """The files that a table consists of, once the reader has found them right; the run of each."""
     if name in WHOLE:
-        paths = [source.folder / f"{name}{suffix}" for suffix in SUFFIXES]
-        yield from [(path, None) for path in paths if path.exists()][:1]
+        checked = stored.summary if name == "summary" else stored.points
+        paths = [stored.path(name).with_suffix(suffix) for suffix in SUFFIXES]
+        yield from [(path, None) for path in paths if checked is not None and path.exists()][:1]
         return
-    for run in source.runs:
-        found = source.path(run, name)
-        if found is not None:
-            yield found, run
+    for run in runs:
+        path = stored.table_path(run, name)
+        if path is not None:
+            yield path, run
 
 
 def _write(path: Path, name: str, parts: list[Part], is_csv: bool) -> list[str]:
@@ -133,7 +138,7 @@ def _stored(path: Path) -> pa.Table:
                 return file.read()
         except (OSError, ValueError) as error:
             raise results.ResultsError(f"{path}: cannot be read: {error}") from error
-    table = results.read_table(path)
+    table = read_table(path)
     counts = [name for name in table if path.stem != "points" and str(name).startswith("num_")]
     for name in counts:
         values = table[name]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import matplotlib.style
 
-from sim.figures.base import Drawing, FigureError, Results
+from sim.figures.base import Drawing, FigureError, Results, tables_of
 from sim.figures.batched import draw_batched
 from sim.figures.block_tables import draw_block_tables
 from sim.figures.engines import draw_engines
@@ -28,7 +28,7 @@ from sim.figures.waste import draw_waste
 from sim.figures.waste_load import draw_waste_vs_load
 from sim.results import replacing
 
-__all__ = ["FIGURES", "FigureError", "Results", "draw", "remove", "save"]
+__all__ = ["FIGURES", "FigureError", "Results", "draw", "remove", "save", "tables_of"]
 
 FIGURES: dict[str, Callable[[Results], Drawing]] = {
     "waste": draw_waste,

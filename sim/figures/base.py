@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
+from sim.stored import Stored
+
 
 class FigureError(Exception):
     """A figure that these results cannot give: one sentence."""
@@ -26,6 +28,13 @@ class Results:
     requests: Mapping[str, pd.DataFrame]
     blocks: Mapping[str, pd.DataFrame]
     cost_source: str
+
+
+def tables_of(stored: Stored) -> Results:
+    """What a folder has to draw from. Raises ResultsError."""
+    timelines, requests, blocks = map(stored.tables, ("timeline", "requests", "blocks"))
+    facts = stored.facts
+    return Results(facts.name, stored.summary, timelines, requests, blocks, facts.cost_source)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ thrashes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from sim.figures import style
 from sim.figures.base import Drawing
 from sim.figures.tables import mean_sd, numbers
+from sim.results import UNMADE
+from sim.stored import Facts
 
 PANELS = {
     "goodput_tokens_s": "goodput\n(output tokens/s)",
@@ -28,16 +29,13 @@ PANELS = {
 MARKS = ("rate_req_s", "preempts_from_req_s", "diverges_from_req_s")  # one in each panel
 OFFLINE_COLOR = "#8A8A8A"
 ON_LOG_AXIS = ("goodput_tokens_s", "num_waiting_mean")
-UNSEARCHED = ("skipped", "error")
 MAX_LINES = 12
 NARROW_FROM = 0.1  # below so many waiting requests nothing is told apart
 
 
-def draw_capacity_rates(
-    facts: Mapping[str, Any], rows: pd.DataFrame, points: pd.DataFrame
-) -> Drawing:
+def draw_capacity_rates(facts: Facts, rows: pd.DataFrame, points: pd.DataFrame) -> Drawing:
     """Of the tables of kvsim capacity --slo: a line an allocator or swept value."""
-    searched = rows[~rows["status"].isin(UNSEARCHED)]
+    searched = rows[~rows["status"].isin(UNMADE)]
     shown = searched.iloc[:MAX_LINES]
     searching = points[~points["is_fresh"].astype(bool)]
     tables = [_means(searching[searching["label"] == label], label) for label in shown["label"]]
@@ -58,8 +56,8 @@ def draw_capacity_rates(
     _axes(panels, pd.concat(tables))
     labels = [style.clean(str(label), 60) for label in shown["label"]]
     style.legend(body, handles, labels, style.legend_columns(labels))
-    style.head(figure, str(facts["experiment"]), "the highest rate within an SLO")
-    style.foot(figure, str(facts["cost_source"]), _notes(facts, searched))
+    style.head(figure, facts.name, "the highest rate within an SLO")
+    style.foot(figure, facts.cost_source, _notes(facts, searched))
     return Drawing(figure, pd.concat(tables, ignore_index=True))
 
 
@@ -135,10 +133,10 @@ def _axes(panels: Any, points: pd.DataFrame) -> None:
         waiting.set_xlim(points["rate_req_s"].iloc[0] / 2, points["rate_req_s"].iloc[0] * 2)
 
 
-def _notes(facts: Mapping[str, Any], searched: pd.DataFrame) -> list[str]:
+def _notes(facts: Facts, searched: pd.DataFrame) -> list[str]:
     notes = [
-        f"Ring and line: the highest rate with {', '.join(facts['slo'])} and a queue that does not "
-        f"grow, in {facts['agree']} of {facts['seeds']} seeds.",
+        f"Ring and line: the highest rate with {', '.join(facts.slo)} and a queue that does not "
+        f"grow, in {facts.agree} of {facts.seeds} seeds.",
         "Lines below: from where on requests are preempted, and from where on the queue grows with "
         "the length of the run. Means over seeds; band: standard deviation.",
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import weakref
 from os import PathLike
@@ -18,11 +17,11 @@ from sim import figures
 from sim.figures.base import Drawing, FigureError
 from sim.figures.style import STYLE
 from sim.library.plain import count_of, path_of
-from sim.outcome import check_runs, read_results
-from sim.results import ResultsError, read_table
+from sim.results import ResultsError
+from sim.stored import Stored, open_folder
+from sim.stored.folder import RUNS
 
 FORMS = ("png", "svg", "pdf")
-RUNS = "runs"  # the folder of the tables of single runs
 
 
 class Picture:
@@ -76,18 +75,20 @@ class Results:
     {'allocator': 'paged', 'num_finished': 3}
     """
 
-    def __init__(self, folder: Path, facts: dict[str, Any], summary: pd.DataFrame) -> None:
-        self.folder = folder
-        self.name: str = facts["name"]
-        self.description: str = facts.get("description", "")
-        self.config: dict[str, Any] = facts.get("config", {})
+    def __init__(self, stored: Stored) -> None:
+        """Raises ResultsError if the summary cannot be read."""
+        facts, self._stored = stored.facts, stored
+        self.folder: Path = stored.folder
+        self.name: str = facts.name
+        self.description: str = facts.description
+        self.config: dict[str, Any] = facts.config
         """The resolved experiment, every default filled in."""
-        self.runs: list[str] = facts["runs"]
-        self.notes: list[str] = facts.get("budget", [])
+        self.runs: list[str] = facts.runs
+        self.notes: list[str] = facts.budget
         """Where the size of the pool comes from, and what else is worth knowing, in lines."""
-        self.cost_source: str = facts.get("cost_source", "")
+        self.cost_source: str = facts.cost_source
         """Where iteration times come from."""
-        self.summary: pd.DataFrame = summary
+        self.summary: pd.DataFrame = stored.summary
         """One row a run, in the order of runs (summary.csv)."""
 
     def __repr__(self) -> str:
@@ -96,10 +97,11 @@ class Results:
     @property
     def points(self) -> pd.DataFrame:
         """One row a point: means over seeds. Raises ResultsError if there is one seed only."""
-        path = self.folder / "points.csv"
-        if not path.exists():
+        points = self._stored.points
+        if points is None:
+            path = self._stored.path("points")
             raise ResultsError(f"{path}: is not there: of one seed the summary has all")
-        return read_table(path)
+        return points
 
     @property
     def problems(self) -> list[str]:
@@ -114,29 +116,33 @@ class Results:
 
         run is a name or number of `runs`; it may be left out if there is one. Raises ResultsError.
         """
-        return self._table(run, "requests.parquet")
+        return self._table(run, "requests")
 
     def timeline(self, run: str | int | None = None) -> pd.DataFrame:
         """One row a bucket of time: start_s, width_s, slots of each kind, num_running, …."""
-        return self._table(run, "timeline.parquet")
+        return self._table(run, "timeline")
 
     def blocks(self, run: str | int | None = None) -> pd.DataFrame:
         """Who holds which slots, iteration by iteration, of pools of up to 4,096 slots.
 
         Recorded if the experiment's figures have pool_map or block_tables.
         """
-        return self._table(run, "blocks.parquet")
+        return self._table(run, "blocks")
 
     def replicas(self, run: str | int | None = None) -> pd.DataFrame:
         """One row a replica, with the columns of the summary."""
-        return self._table(run, "replicas.csv")
+        return self._table(run, "replicas")
 
-    def _table(self, run: str | int | None, file: str) -> pd.DataFrame:
-        folder = self._folder_of(self._name_of(run))
-        if not (folder / file).exists():
-            has = ", ".join(sorted(path.name for path in folder.glob("*.*")))
-            raise ResultsError(f"{folder}: has no {file}; accepted: one of {has or 'no tables'}")
-        return read_table(folder / file)
+    def _table(self, run: str | int | None, name: str) -> pd.DataFrame:
+        chosen, stored = self._name_of(run), self._stored
+        if not stored.has_runs or chosen not in stored.manifests:
+            folder = self.folder / RUNS / chosen
+            raise ResultsError(f"{folder}: is not there; run the experiment to have its tables")
+        table = stored.table(chosen, name)
+        if table is None:
+            has = ", ".join(stored.table_names(chosen)) or "no tables"
+            raise ResultsError(f"{self.folder}: {chosen} has no {name}; accepted: one of {has}")
+        return table
 
     def _name_of(self, run: str | int | None) -> str:
         """The name of a run. Raises ResultsError if there is none such."""
@@ -150,12 +156,6 @@ class Results:
         shown = ", ".join(self.runs[:10]) + (", …" if len(self.runs) > 10 else "")
         raise ResultsError(f"{self.folder}: no run {run!r}; accepted: {shown}, or a number")
 
-    def _folder_of(self, run: str) -> Path:
-        folder = self.folder / RUNS / run
-        if not folder.exists():
-            raise ResultsError(f"{folder}: is not there; run the experiment to have its tables")
-        return folder
-
     def figure(self, name: str) -> Picture:
         """Draw one of the figures, from these tables alone.
 
@@ -163,13 +163,9 @@ class Results:
         """
         if not isinstance(name, str) or name not in figures.FIGURES:
             raise ResultsError(f"unknown figure {name!r}; accepted: {', '.join(figures.FIGURES)}")
-        if (self.folder / RUNS).exists():
-            tables = read_results(self.folder)[0]
-        else:
-            tables = figures.Results(self.name, self.summary, {}, {}, {}, self.cost_source)
         with matplotlib.style.context(STYLE, after_reset=True):
             try:
-                return Picture(figures.FIGURES[name](tables))
+                return Picture(figures.FIGURES[name](figures.tables_of(self._stored)))
             except FigureError as error:
                 raise ResultsError(f"{name}: {error}") from None
 
@@ -186,13 +182,14 @@ def read(folder: str | PathLike[str]) -> Results:
     >>> sim.read("no/such/folder")
     Traceback (most recent call last):
     ...
-    sim.results.ResultsError: no/such/folder/experiment.json: No such file or directory; ...
+    sim.results.ResultsError: no/such/folder: no such folder; ...
     """
     folder = path_of(folder, "folder", "the path of a folder that kvsim run has written")
-    facts = _facts(folder)
-    if (folder / RUNS).exists():
-        check_runs(folder, facts["runs"])
-    return Results(folder, facts, read_table(folder / "summary.csv"))
+    stored = open_folder(folder)
+    stored.check_kind()
+    if stored.has_runs:
+        stored.check_runs()
+    return Results(stored)
 
 
 def read_and_keep(folder: Path) -> Results:
@@ -200,17 +197,3 @@ def read_and_keep(folder: Path) -> Results:
     results = read(folder)
     weakref.finalize(results, shutil.rmtree, folder, ignore_errors=True)
     return results
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    """What experiment.json says. Raises ResultsError."""
-    path = folder / "experiment.json"
-    accepted = "accepted: a folder that kvsim run has written"
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        facts["runs"], facts["name"] = list(facts["runs"]), str(facts["name"])
-    except OSError as error:
-        raise ResultsError(f"{path}: {error.strerror}; {accepted}") from None
-    except (ValueError, KeyError, TypeError):
-        raise ResultsError(f"{path}: is not what kvsim run writes; {accepted}") from None
-    return facts

@@ -18,11 +18,12 @@ from sim.claims.verdicts import VERDICTS
 from sim.report import claims
 from sim.report.figures import figure_list
 from sim.report.limits import LADDER, MAX_BYTES
-from sim.report.reading import Read, read_figures, read_results, read_verdicts, text_of
+from sim.report.reading import Read, read_figures, read_results
 from sim.report.sections import SECTIONS
 from sim.report.templates import render
 from sim.report.text import bytes_text
 from sim.results import ResultsError, replacing
+from sim.stored.verdicts import read_verdicts
 
 NAME = "report.html"
 HERE = Path(__file__).parent
@@ -84,11 +85,9 @@ def _verdict_counts(entries: Sequence[dict[str, object]]) -> list[tuple[str, int
 
 def _fitting(read: Read) -> tuple[bytes, tuple[str, ...]]:
     """The fullest page that is small enough, and what is left out of it. Raises ResultsError."""
-    title = read.name
-    description = [
-        line.strip() for line in text_of(read.facts, "description").split("\n\n") if line.strip()
-    ]
-    made_by = shlex.join(["kvsim", "report", f"results/{read.name}"])
+    title = read.facts.name
+    description = [line.strip() for line in read.facts.description.split("\n\n") if line.strip()]
+    made_by = shlex.join(["kvsim", "report", f"results/{title}"])
     for limits, left_out in LADDER:
         parts: Parts = []
         for name, (heading, make) in SECTIONS.items():
@@ -101,7 +100,9 @@ def _fitting(read: Read) -> tuple[bytes, tuple[str, ...]]:
         text = _page(title, description[:20], facts, parts, (made_by, left_out))
         if len(text) <= MAX_BYTES:
             return text, left_out
-    raise ResultsError(f"{read.folder}: its page would be larger than {bytes_text(MAX_BYTES)}")
+    raise ResultsError(
+        f"{read.stored.folder}: its page would be larger than {bytes_text(MAX_BYTES)}"
+    )
 
 
 def _facts(read: Read) -> Iterator[tuple[str, str]]:
@@ -117,12 +118,11 @@ def _facts(read: Read) -> Iterator[tuple[str, str]]:
             yield "seeds", f"{len(seeds):,}"
     if read.rates is not None:
         yield "kinds of memory", f"{len(read.rates.rows):,}"
-    config = read.facts.get("config")
-    if isinstance(config, dict):
-        for key in ("engine", "model", "device"):
-            is_one = read.runs is None or not read.runs.varies(key)
-            if isinstance(config.get(key), str) and is_one:
-                yield key, config[key]
+    for key in ("engine", "model", "device"):
+        value = read.facts.config.get(key)
+        is_one = read.runs is None or not read.runs.varies(key)
+        if isinstance(value, str) and is_one:
+            yield key, value
 
 
 def _page(

@@ -17,7 +17,7 @@ from sim.report import claims
 from sim.report.figures import figure_list
 from sim.report.limits import Limits
 from sim.report.player import player_section, recordings
-from sim.report.reading import Facts, Read, text_of, texts_of
+from sim.report.reading import Read, text_of
 from sim.report.tables import (
     Grid,
     Head,
@@ -35,6 +35,7 @@ from sim.report.templates import render
 from sim.report.text import number_text, visible
 from sim.report.warnings import WARNING, warnings_of
 from sim.results import ResultsError
+from sim.stored.runs import Manifest
 
 RATES = {
     "rate_req_s": "sustained, requests/s",
@@ -67,7 +68,7 @@ def warnings(read: Read, limits: Limits) -> Markup | None:
 
 def budget(read: Read, limits: Limits) -> Markup | None:
     """Where the size of the pool comes from, as kvsim run prints it."""
-    lines = [line for line in texts_of(read.facts, "budget") if not line.startswith(WARNING)]
+    lines = [line for line in read.facts.budget if not line.startswith(WARNING)]
     return render("budget.html", lines=lines, most=MOST_LINES) if lines else None
 
 
@@ -159,8 +160,8 @@ def capacity(read: Read, limits: Limits) -> Markup | None:
     if limits.all_columns:
         caption = "Every column of capacity_rates.csv"
         whole = whole_grid(table, caption, ("label",), limits.rows)
-    slo = texts_of(read.facts, "slo")
-    return render("capacity.html", grid=grid, whole=whole, slo=slo, facts=read.facts)
+    slo = read.facts.slo
+    return render("capacity.html", grid=grid, whole=whole, slo=slo, facts=read.facts.model_dump())
 
 
 def served_claims(read: Read, limits: Limits) -> Markup | None:
@@ -170,13 +171,13 @@ def served_claims(read: Read, limits: Limits) -> Markup | None:
 
 def times(read: Read, limits: Limits) -> Markup | None:
     """Which cost model gave the times, and how far it is off."""
-    sources = [part for part in text_of(read.facts, "cost_source").split("; ") if part]
-    errors = texts_of(read.facts, "cost_errors")
+    sources = [part for part in read.facts.cost_source.split("; ") if part]
     if not sources and (read.runs is None or "times_from" not in read.runs.columns):
         return render("times.html", sources=[], errors=[], is_known=True)
+    errors = read.facts.cost_errors
     is_measured = any(source.startswith("measured:") for source in sources)
-    is_known = "cost_errors" in read.facts or not is_measured
-    return render("times.html", sources=sources, errors=errors, is_known=is_known)
+    is_known = errors is not None or not is_measured
+    return render("times.html", sources=sources, errors=errors or [], is_known=is_known)
 
 
 def made_with(read: Read, limits: Limits) -> Markup | None:
@@ -199,16 +200,14 @@ def made_with(read: Read, limits: Limits) -> Markup | None:
 
 def rerun(read: Read, limits: Limits) -> Markup | None:
     """The command that makes these results again, and the resolved experiment."""
-    config = read.facts.get("config")
-    text = ""
-    if isinstance(config, dict):
-        text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100)
+    config = read.facts.config
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100) if config else ""
     cut = max(0, len(text) - limits.config_chars)
     text = text[: limits.config_chars]
     return render(
         "rerun.html",
         command=_command(read),
-        name=read.name,
+        name=read.facts.name,
         text_of_config=text,
         cut=cut,
         is_search=read.rates is not None,
@@ -217,20 +216,20 @@ def rerun(read: Read, limits: Limits) -> Markup | None:
 
 def _command(read: Read) -> str:
     """The command that made these results; "" if they do not say."""
-    file = text_of(read.facts, "file")
-    words = ["kvsim", "run" if read.rates is None else "capacity", file]
-    for override in texts_of(read.facts, "overrides"):
+    facts = read.facts
+    words = ["kvsim", "run" if read.rates is None else "capacity", facts.file]
+    for override in facts.overrides:
         words += ["--set", override]
     if read.rates is not None:
-        words += ["--slo", ", ".join(texts_of(read.facts, "slo"))]
+        words += ["--slo", ", ".join(facts.slo)]
         known = {"seeds": "seeds", "agree": "agree", "tolerance": "tolerance"}
         known |= {"num_measured": "requests", "price_per_hour": "price-per-hour"}
         for fact, option in known.items():
-            if isinstance(read.facts.get(fact), int | float):
-                words += [f"--{option}", str(read.facts[fact])]
+            if getattr(facts, fact) is not None:
+                words += [f"--{option}", str(getattr(facts, fact))]
         words += [] if read.rates.has_values("offline") else ["--no-offline"]
-        words += ["--out", f"results/{read.folder.name}"]
-    return shlex.join(words) if file else ""
+        words += ["--out", f"results/{read.stored.folder.name}"]
+    return shlex.join(words) if facts.file else ""
 
 
 def _cell(row: Row, column: str, varied: list[str]) -> str:
@@ -256,7 +255,7 @@ def _spread(row: Row, column: str) -> str:
     return f"{text} ± {sd} [{ends[0]}, {ends[1]}]"
 
 
-def _facts_of(manifest: Facts) -> list[tuple[str, str]]:
+def _facts_of(manifest: Manifest) -> list[tuple[str, str]]:
     """What a manifest says of how its run was made."""
     found = [(name, text_of(manifest, name)) for name in ("commit", "python", "machine")]
     versions, trace = manifest.get("versions"), manifest.get("trace")
@@ -270,7 +269,7 @@ def _facts_of(manifest: Facts) -> list[tuple[str, str]]:
 def player(read: Read, limits: Limits) -> Markup | None:
     """The recorded runs, block by block."""
     try:
-        fragment = player_section(recordings(read.folder))
+        fragment = player_section(recordings(read.stored))
     except ResultsError as error:
         return Markup("<p>{}</p>").format(visible(str(error)))
     # every text in it is escaped where it is written

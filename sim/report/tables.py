@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sim.report.text import Cell, number_text, parsed
+from sim.stored.files import read_cells
 
 Row = dict[str, Cell]
-MAX_CELL = 1 << 24  # characters of a CSV cell, far above any name
 
 # what readers want first: its heading, what it is multiplied by, and digits
 COLUMNS: dict[str, tuple[str, float, int]] = {
@@ -110,26 +109,12 @@ class Grid:
         return any(len(line.head) > 30 for line in self.lines)
 
 
-def read_csv(path: Path, missing: list[str]) -> Table | None:
-    """A CSV file; None, and a sentence, if it cannot be read or has no columns."""
-    csv.field_size_limit(MAX_CELL)
-    try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            reader = csv.reader(file)
-            columns = next(reader, [])
-            rows = [dict(zip(columns, map(parsed, cells), strict=False)) for cells in reader]
-    except OSError as error:
-        missing.append(f"{path.name}: {error.strerror}")
-        return None
-    except csv.Error as error:
-        missing.append(f"{path.name}: cannot be read: {error}")
-        return None
-    if not columns:
-        missing.append(f"{path.name}: is empty")
-        return None
-    if not rows:
-        missing.append(f"{path.name}: has no rows")
-    return Table(columns, [{name: row.get(name) for name in columns} for row in rows])
+def read_csv(path: Path) -> Table:
+    """A CSV file as a table of numbers and texts. Raises ResultsError."""
+    cells = read_cells(path)
+    names = cells.columns
+    rows = [dict(zip(names, map(parsed, row), strict=True)) for row in cells.rows]
+    return Table(names, rows)
 
 
 def useful(table: Table, without: Collection[str] = ()) -> list[str]:

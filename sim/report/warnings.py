@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sim.report.reading import Facts, Read, texts_of
+from sim.report.reading import Read
 from sim.report.tables import Row
 from sim.report.text import Cell
+from sim.stored.runs import Manifest
 
 WARNING = "warning "  # what a budget line that is one begins with
 MOST = 12  # reasons or changes that are written out
@@ -30,9 +31,7 @@ def warnings_of(read: Read) -> list[str]:
     """All of it: of the experiment, its runs, its times, its traces, and what is missing."""
     rows = read.runs.rows if read.runs else []
     said = [
-        line.removeprefix(WARNING).strip()
-        for line in texts_of(read.facts, "budget")
-        if line.startswith(WARNING)
+        line.removeprefix(WARNING).strip() for line in read.facts.budget if line.startswith(WARNING)
     ]
     is_said_above = any(line.startswith("skipped") for line in said)
     return [
@@ -111,7 +110,7 @@ def _counted(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{sum(counts):,} {what}, in {len(counts)} of {len(rows)} runs"
 
 
-def _changes(manifests: Iterable[Facts]) -> Iterator[str]:
+def _changes(manifests: Iterable[Manifest]) -> Iterator[str]:
     """What reading or drawing requests changed in traces, as the manifests have it."""
     found: dict[tuple[str, str], list[int]] = {}
     for manifest in manifests:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sim import results
 from sim.executors.local import Local
 from sim.runner import RunOptions, Work, code_digest
 from sim.runspec import RunSpec
@@ -16,6 +15,7 @@ from sim.slo.lines import Line, at_rate
 from sim.slo.objectives import Objective
 from sim.slo.search import Ladder
 from sim.slo.steady import Point, measure
+from sim.stored.files import read_table
 
 Row = dict[str, Any]
 Holds = Callable[[Point], bool]
@@ -128,6 +128,6 @@ class Rates:
         if row["status"] == "error":
             raise RunError(f"at {spec.cells['rate']:g} requests/s: {row['reason']}")
         folder = self._bench.folder / "runs" / spec.run_id
-        requests = results.read_table(folder / "requests.parquet")
-        timeline = results.read_table(folder / "timeline.parquet")
+        requests = read_table(folder / "requests.parquet")
+        timeline = read_table(folder / "timeline.parquet")
         return measure(row, requests, timeline, self.sampling.objectives)

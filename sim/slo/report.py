@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,13 @@ from rich.table import Table
 
 from sim import figures, results
 from sim.experiment import Experiment
-from sim.figures.capacity_rates import UNSEARCHED, draw_capacity_rates
+from sim.figures.capacity_rates import draw_capacity_rates
 from sim.outcome import report_again, summary_table
+from sim.results import UNMADE
 from sim.slo.search import ladder
 from sim.slo.steady import num_with_warm_up
 from sim.slo.survey import Question
+from sim.stored import open_folder
 
 Row = Mapping[str, Any]
 MIN_WIDTH = 180  # of a table that goes to a file or a pipe
@@ -65,7 +66,7 @@ def print_capacities(experiment: Experiment, question: Question, rows: Sequence[
     table = Table(box=None, pad_edge=False, header_style="")
     for number, head in enumerate(heads):
         table.add_column(head, justify="left" if number in {0, 6} else "right")
-    searched = [row for row in rows if row["status"] not in UNSEARCHED]
+    searched = [row for row in rows if row["status"] not in UNMADE]
     for row in searched:
         table.add_row(*_cells(row)[: len(heads)])
     console = Console(markup=False, highlight=False)
@@ -167,7 +168,7 @@ def write_capacities(
         "config": experiment.config,
     }
     results.write_json(folder / "experiment.json", {**facts, **known})
-    is_searched = (~table["status"].isin(UNSEARCHED)).any()
+    is_searched = (~table["status"].isin(UNMADE)).any()
     drawn = draw_from_files(folder) if is_searched else []
     pages, problems = report_again(folder, experiment.report)
     if problems:
@@ -177,24 +178,14 @@ def write_capacities(
 
 def draw_from_files(folder: Path) -> list[Path]:
     """Draw the figure of what write_capacities has written. Raises ResultsError."""
-    path = folder / "experiment.json"
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise results.ResultsError(f"{path}: cannot be read: {error}") from None
-    rows, points = (_read(folder / f"capacity_{name}.csv") for name in ("rates", "points"))
+    stored = open_folder(folder)
     return figures.save(
-        lambda: draw_capacity_rates(facts, rows, points), folder / "figures", "capacity_rates"
+        lambda: draw_capacity_rates(stored.facts, stored.rates, stored.rate_points),
+        folder / "figures",
+        "capacity_rates",
     )
 
 
 def _table(records: Sequence[Row]) -> pd.DataFrame:
     columns = dict.fromkeys(key for record in records for key in record)
     return summary_table([dict(record) for record in records], list(columns))
-
-
-def _read(path: Path) -> pd.DataFrame:
-    """A table as it was written: what is not offline has an empty name, not none."""
-    table = results.read_table(path)
-    names = table["offline"].astype(object)
-    return table.assign(offline=names.where(names.notna(), ""))

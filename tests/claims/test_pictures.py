@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from comparisons import folder_of
 from sim.claims.pictures import draw_all
 from sim.claims.record import Judged
 from sim.claims.statement import Claim, Statement
@@ -67,8 +68,7 @@ def summary(folder: Path, name: str, factor: float) -> None:
         for rate in (1.0, 2.0)
         for seed in (0, 1)
     ]
-    (folder / name).mkdir(parents=True)
-    pd.DataFrame(rows).to_csv(folder / name / "summary.csv", index=False)
+    folder_of(folder / name, rows)
 
 
 def draw(tmp_path: Path, text: str) -> tuple[list[Path], list[str]]:
@@ -103,7 +103,7 @@ def test_a_figure_whose_experiment_was_not_run_is_one_sentence(tmp_path: Path) -
     paths, problems = draw(tmp_path, CURVES)
     assert paths == []
     assert len(problems) == 1
-    assert "other/summary.csv: is missing; kvsim claims makes it" in problems[0]
+    assert "other: is missing; kvsim claims makes it" in problems[0]
 
 
 @pytest.mark.parametrize(

@@ -238,4 +238,4 @@ def test_the_picture_is_drawn_again_from_its_files(capsys, tmp_path: Path) -> No
     assert files_below(out / "figures") == figures
     (out / "experiment.json").write_text("{")
     assert main(["plot", str(out)]) == 2
-    assert "experiment.json: cannot be read" in capsys.readouterr().err
+    assert "experiment.json: is not JSON (line 1); accepted: a folder" in capsys.readouterr().err

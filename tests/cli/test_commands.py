@@ -160,7 +160,10 @@ def test_plot_refuses_runs_that_are_missing_or_were_made_anew(small: Path) -> No
     assert len(done.stderr.splitlines()) == 1
     assert run.name in done.stderr
     (folder / "experiment.json").write_text("[]")
-    assert "is not what kvsim run writes" in kvsim("plot", folder, cwd=small.parent).stderr
+    assert (
+        "is no JSON object; accepted: a folder that kvsim run"
+        in kvsim("plot", folder, cwd=small.parent).stderr
+    )
 
 
 def test_check_says_what_would_run_and_writes_nothing(small: Path) -> None:

@@ -169,7 +169,7 @@ def test_equal_experiments_are_not_told_apart_and_unequal_ones_are(tmp_path: Pat
     def rows(effect: float) -> list[dict[str, Any]]:
         return [
             {"seed": number, "workload.rate": rate, "allocator": "paged"}
-            | {TTFT: common + drawn.standard_normal() + effect}
+            | {TTFT: 40 + common + drawn.standard_normal() + effect}
             for rate in range(60)
             for number, common in enumerate(shared[rate])
         ]
@@ -183,8 +183,8 @@ def test_equal_experiments_are_not_told_apart_and_unequal_ones_are(tmp_path: Pat
     assert {row["verdict"] for row in apart.rows} == {"A better"}
 
 
-def test_missing_values_and_infinite_ones_are_left_out_of_a_pair(tmp_path: Path) -> None:
-    first = values_of(TTFT, [1, 2, np.nan, 4, np.inf])
+def test_missing_values_are_left_out_of_a_pair(tmp_path: Path) -> None:
+    first = values_of(TTFT, [1, 2, np.nan, 4, np.nan])
     second = values_of(TTFT, [2, np.nan, 3, 6, 7])
     row = only(compared(tmp_path, first, second))
     assert (row["num_a"], row["mean_a"], row["difference"]) == (2, 2.5, 1.5)
@@ -277,7 +277,7 @@ def test_why_requests_are_not_compared_is_said(tmp_path: Path) -> None:
         found = single(tmp_path / name, latencies, latencies, digest)
         assert {row["method"] for row in found.rows} == {"one run"}
         assert found.notes == [f"requests are not compared one by one: {reason}"]
-    (tmp_path / "few/A/runs/run-0/summary.json").write_text("changed")
+    (tmp_path / "few/A/runs/run-0/manifest.json").write_text("changed")
     sides = [read_side(letter, tmp_path / "few" / letter, ()) for letter in ("A", "B")]
     (note,) = compare(*sides, metrics=["e2e_s_mean"]).notes
     assert note.endswith("are not there, or not of this summary")

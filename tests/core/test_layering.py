@@ -24,6 +24,8 @@ LAYERS = (
     ("sim.jit",),
 )
 READ_RESULTS_ONLY = (
+    "sim.stored",
+    "sim.export",
     "sim.figures",
     "sim.report",
     "sim.compare",

@@ -12,14 +12,14 @@ from trace_events import Checked, read_trace
 from sim.allocators.terms import TERM_NAMES
 from sim.cli import main
 from sim.export.perfetto import MAX_NAME, known_phases, label, write_trace
-from sim.export.source import open_results
+from sim.stored import open_folder
 
 PAGED = "paged_cow-seed=0"
 
 
 def trace_of(folder: Path, path: Path) -> Checked:
-    source = open_results(folder)
-    write_trace(path, source, source.runs)
+    stored = open_folder(folder)
+    write_trace(path, stored, stored.made)
     return Checked(read_trace(path))
 
 
@@ -27,7 +27,7 @@ def test_a_recorded_run_shows_every_phase_iteration_and_term(
     recorded: Path, tmp_path: Path
 ) -> None:
     trace = trace_of(recorded, tmp_path / "all.json")
-    for run in open_results(recorded).runs:
+    for run in open_folder(recorded).made:
         folder = recorded / "runs" / run
         phases = pd.read_parquet(folder / "phases.parquet")
         iterations = pd.read_parquet(folder / "iterations.parquet")
@@ -90,7 +90,7 @@ def test_without_a_file_there_is_one_for_each_run_and_the_same_results_are_the_s
 ) -> None:
     assert main(["export", str(recorded), "--perfetto"]) == 0
     paths = [Path(line) for line in capsys.readouterr().out.splitlines()]
-    runs = open_results(recorded).runs
+    runs = open_folder(recorded).made
     assert paths == [recorded / "perfetto" / f"{run}.json.gz" for run in runs]
     before = [path.read_bytes() for path in paths]
     assert main(["export", str(recorded), "--perfetto"]) == 0

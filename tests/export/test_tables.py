@@ -18,9 +18,9 @@ from sim.cli import main
 from sim.export import tables as export_tables
 from sim.export.meanings import COLUMNS, ROWS
 from sim.export.meanings import column as column_of
-from sim.export.source import open_results
 from sim.recording.tables import COLUMNS as RECORDED
 from sim.results import ResultsError
+from sim.stored import open_folder
 
 TABLES = ("block_events", "iterations", "phases", "requests", "table_events", "timeline")
 
@@ -36,7 +36,7 @@ def test_every_table_is_one_file_with_all_rows_of_all_runs(
     for name in TABLES:
         table = read(tmp_path / f"{name}.{suffix}")
         assert table.columns[0] == "run"
-        for run in open_results(recorded).runs:
+        for run in open_folder(recorded).made:
             own = table[table["run"] == run].drop(columns="run").reset_index(drop=True)
             told = pd.read_parquet(recorded / "runs" / run / f"{name}.parquet")
             told = told.drop(columns="run", errors="ignore")
@@ -126,7 +126,7 @@ def test_an_export_that_fails_changes_nothing(
 ) -> None:
     folder = Path(shutil.copytree(exported, tmp_path / "tables"))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    source = open_results(fleet)
+    source = open_folder(fleet)
     write, written = export_tables._write, []
 
     def until_full(*arguments: Any) -> Any:

@@ -12,7 +12,7 @@ from trace_processor import TraceProcessor, trace_processor, why_not
 
 from sim.allocators.terms import TERM_NAMES
 from sim.export.perfetto import write_trace
-from sim.export.source import Source, open_results
+from sim.stored import Stored, open_folder
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 
@@ -39,9 +39,9 @@ def in_ns(seconds: pd.Series) -> list[int]:
     return np.rint(seconds.to_numpy() * 1e9).astype(np.int64).tolist()
 
 
-def read(processor: TraceProcessor, source: Source, path: Path) -> None:
+def read(processor: TraceProcessor, stored: Stored, path: Path) -> None:
     """Give all runs of an experiment to the trace processor; it complains of nothing."""
-    write_trace(path, source, source.runs)
+    write_trace(path, stored, stored.made)
     processor.read(path.read_bytes())
     assert processor.complaints() == {}
 
@@ -55,13 +55,13 @@ def process_names(run: str, replicas: list[int]) -> dict[int, str]:
 def test_it_reads_every_phase_iteration_and_term_as_recorded(
     processor: TraceProcessor, tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    source = open_results(request.getfixturevalue(name))
-    read(processor, source, tmp_path / "all.json.gz")
+    stored = open_folder(request.getfixturevalue(name))
+    read(processor, stored, tmp_path / "all.json.gz")
     slices, counters = processor.query(SLICES), processor.query(COUNTERS)
     assert (slices["dur"] >= 0).all()
     assert (slices["depth"] == 0).all()
-    for run in source.runs:
-        phases, steps = source.table(run, "phases"), source.table(run, "iterations")
+    for run in stored.made:
+        phases, steps = stored.table(run, "phases"), stored.table(run, "iterations")
         for replica, own in process_names(run, sorted(set(steps["replica"]))).items():
             shown = slices[slices["process"] == f"{own}: requests"]
             told = phases[phases["replica"] == replica]
@@ -98,8 +98,8 @@ def check_counters(shown: pd.DataFrame, steps: pd.DataFrame) -> None:
 def test_tracks_are_named_after_requests_and_hold_what_runs_beside_them(
     processor: TraceProcessor, fleet: Path, tmp_path: Path
 ) -> None:
-    source = open_results(fleet)
-    read(processor, source, tmp_path / "trace.json")
+    stored = open_folder(fleet)
+    read(processor, stored, tmp_path / "trace.json")
     slices = processor.query(SLICES)
     of_requests = slices[slices["process"].str.endswith(": requests")]
     assert set(of_requests["track"]) == {
@@ -113,8 +113,8 @@ def test_a_trace_that_is_cut_or_not_as_it_should_be_is_complained_of(
     processor: TraceProcessor, recorded: Path, tmp_path: Path
 ) -> None:
     """So that no complaint means something."""
-    source = open_results(recorded)
-    write_trace(tmp_path / "trace.json", source, source.runs)
+    stored = open_folder(recorded)
+    write_trace(tmp_path / "trace.json", stored, stored.made)
     text = (tmp_path / "trace.json").read_text()
     with pytest.raises(AssertionError, match="incomplete"):
         processor.read(text[: len(text) // 2].encode())

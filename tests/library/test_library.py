@@ -196,7 +196,9 @@ def test_asking_for_what_is_not_there_says_what_is(tmp_path: Path) -> None:
     for run in (None, 7, "nobody"):
         with pytest.raises(sim.ResultsError, match=r"no run .*; accepted: contiguous"):
             results.requests(run)
-    with pytest.raises(sim.ResultsError, match=r"has no blocks.parquet; accepted: one of manifest"):
+    with pytest.raises(
+        sim.ResultsError, match=r"has no blocks; accepted: one of requests, timeline"
+    ):
         results.blocks(0)
     with pytest.raises(sim.ResultsError, match="of one seed the summary has all"):
         results.points  # noqa: B018
@@ -206,7 +208,7 @@ def test_asking_for_what_is_not_there_says_what_is(tmp_path: Path) -> None:
     with pytest.raises(sim.ResultsError, match="run the experiment to have its tables"):
         committed.timeline(0)
     (tmp_path / "runs" / results.runs[0] / "manifest.json").unlink()
-    with pytest.raises(sim.ResultsError, match="is missing or was made anew since"):
+    with pytest.raises(sim.ResultsError, match="is missing, or made anew"):
         sim.read(tmp_path)
 
 

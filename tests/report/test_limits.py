@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,9 @@ def multiplied(folder: Path, times: int) -> int:
     many = [[row[0], f"{row[1]}-{number}", *row[2:]] for number in range(times) for row in rows]
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([head, *many])
+    facts = folder / "experiment.json"
+    runs = [row[1] for row in many]
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "runs": runs}))
     return len(many)
 
 

@@ -12,8 +12,8 @@ from command import ROOT
 from pages import all_of, assert_well_made, read_page, text_in, visible_text
 from sim.report import write_claims_report, write_report
 from sim.report.limits import MAX_BYTES
-from sim.report.reading import read_experiment
 from sim.report.sections import SECTIONS
+from sim.stored.facts import read_facts
 
 COMMITTED = sorted(
     path.parent.name
@@ -35,8 +35,8 @@ def test_every_committed_experiment_makes_a_page(name: str, tmp_path: Path) -> N
     root = read_page(written.path)
     assert_well_made(root)
     shown = visible_text(root)
-    facts = read_experiment(folder)
-    assert " ".join(facts["description"].split()) in " ".join(shown.split())
+    facts = read_facts(folder)
+    assert " ".join(facts.description.split()) in " ".join(shown.split())
     assert len(list((folder / "figures").glob("*.svg"))) == len(all_of(root, "figure"))
     assert "How to make it again" in headings(root)
 
@@ -67,7 +67,7 @@ def test_a_page_has_what_the_run_left(small: Path) -> None:
     found = headings(root)
     assert found == [heading for heading in expected if heading in found]
     shown = visible_text(root)
-    assert f"kvsim run {read_experiment(small)['file']}" in shown
+    assert f"kvsim run {read_facts(small).file}" in shown
     assert "linear: assumed coefficients" in shown
     assert "kv_cache      160 slots, as given" in shown
     manifest = json.loads((small / "runs" / "paged-seed=0" / "manifest.json").read_text())

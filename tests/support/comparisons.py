@@ -28,7 +28,12 @@ def folder_of(path: Path, rows: Rows, **config: Any) -> Path:
     columns = front + [name for name in names if name not in front]
     path.mkdir(parents=True, exist_ok=True)
     results.write_csv(path / "summary.csv", pd.DataFrame(full, columns=columns))
-    facts = {"name": path.name, "config": {"name": path.name, **config}}
+    facts = {
+        "name": path.name,
+        "config": {"name": path.name, **config},
+        "runs": [row["run"] for row in full],
+        "cost_source": "linear: assumed coefficients",
+    }
     results.write_json(path / "experiment.json", facts)
     return path
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -24,6 +25,8 @@ from sim import results
 from sim.costs.fit.tables import TableError
 from sim.costs.forms import Floats
 from sim.figures import style
+from sim.stored import open_folder
+from sim.stored.files import AGAIN, read_json
 
 REQUEST_COLUMNS = ("arrival_time", "queued_ts", "first_token_ts", "last_token_ts", "output_toks")
 SERIES_COLUMNS = ("t", "running", "waiting", "kv_cache_pct")
@@ -92,17 +95,23 @@ def _tpot(seconds: Floats, gaps: Floats) -> Floats:
 
 def read_simulated(folder: Path) -> Observed:
     """The only run of an experiment's results. Raises TableError."""
-    runs = sorted((folder / "runs").glob("*/requests.parquet"))
-    if len(runs) != 1:
-        raise TableError(
-            f"{folder}: must hold one run in runs/, as kvsim run makes it: has {len(runs)}"
-        )
     try:
-        requests = results.read_table(runs[0])
-        timeline = results.read_table(runs[0].parent / "timeline.parquet")
-        summary = json.loads((runs[0].parent / "summary.json").read_text(encoding="utf-8"))
-    except (results.ResultsError, OSError, ValueError) as error:
+        stored = open_folder(folder)
+        stored.check_runs()
+        requests, timeline = (stored.tables(name) for name in ("requests", "timeline"))
+        if len(requests) != 1 or len(timeline) != 1:
+            raise TableError(f"{folder}: must hold one run, as kvsim run makes it")
+        ((run, requests_table),) = requests.items()
+        summary = read_json(folder / "runs" / run / "summary.json", AGAIN)
+        return _observed(folder, requests_table, timeline[run], summary)
+    except results.ResultsError as error:
         raise TableError(str(error)) from None
+
+
+def _observed(
+    folder: Path, requests: pd.DataFrame, timeline: pd.DataFrame, summary: Mapping[str, Any]
+) -> Observed:
+    """The tables and the summary of a run as they are compared. Raises TableError."""
     num_unfinished = int(requests["finish_s"].isna().sum())
     if num_unfinished:
         raise TableError(f"{folder}: {num_unfinished} of its requests did not finish")
@@ -172,7 +181,7 @@ def compare(results_folder: Path, measured_folder: Path) -> tuple[pd.DataFrame, 
 
 
 def _draw(simulated: Observed, measured: Observed, folder: Path, path: Path) -> None:
-    facts = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
+    facts = open_folder(folder).facts
     figure, body = style.new_figure(5.2)
     panels = body.subplots(2, 2)
     for i, (label, run) in enumerate((("measured", measured), ("simulated", simulated))):
@@ -197,6 +206,6 @@ def _draw(simulated: Observed, measured: Observed, folder: Path, path: Path) -> 
         axes.set_ylim(bottom=0)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     style.legend(body, handles, labels, 2)
-    style.head(figure, str(facts["name"]), "a measured run of vLLM 0.19 and its simulation")
-    style.foot(figure, str(facts["cost_source"]), ["Nothing was fitted to this run."])
+    style.head(figure, facts.name, "a measured run of vLLM 0.19 and its simulation")
+    style.foot(figure, facts.cost_source, ["Nothing was fitted to this run."])
     figure.savefig(path, dpi=110)

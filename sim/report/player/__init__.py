@@ -1,6 +1,6 @@
 """The block-map player: recorded runs of one experiment, watched in a page that needs no network.
 
-    player_section(recordings(folder))    the fragment of a page; None if nothing was recorded
+    player_section(recordings(stored))    the fragment of a page; None if nothing was recorded
 
 Data flow one way: reading.py reads a folder of results, recordings.py holds what was recorded,
 sampling.py bounds it, landmarks.py finds the moments worth a jump, packing.py makes it small,

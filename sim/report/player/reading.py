@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
-from sim.figures.tables import groups, is_empty
-from sim.recording.tables import NAMES, fault
+from sim.figures.tables import Group, groups, is_empty
+from sim.recording.tables import NAMES
 from sim.report.player.recordings import MAX_SLOTS, TERMS, Recording, slots_of
 from sim.report.text import MAX_SHOWN, visible
-from sim.results import ResultsError, read_table
+from sim.results import ResultsError
+from sim.stored import Stored
 
 
-def recordings(folder: Path) -> list[Recording]:
+def recordings(stored: Stored) -> list[Recording]:
     """Of runs that differ in their seed only, the first; in the order of the summary.
 
     Runs that recorded nothing are left out. Raises ResultsError if a file cannot be read.
     """
-    if not (folder / "summary.csv").is_file():
-        return []  # a search for a capacity has none
-    summary = read_table(folder / "summary.csv")
-    if "run" not in summary:
+    if stored.facts.is_search or not stored.has_runs:
         return []
-    runs = folder / "runs"
-    there = {path.name for path in runs.iterdir()} if runs.is_dir() else set()
-    found = []
-    for group in groups(summary):
-        if group.first_run not in there:
-            continue  # a name that leads elsewhere, or is none of a folder, neither
-        run = runs / group.first_run
-        if all((run / f"{name}.parquet").is_file() for name in NAMES):
-            found.append(_recording(run, group.label, group.runs.iloc[0]))
-    return found
+    return [
+        _recording(stored, group)
+        for group in groups(stored.summary)
+        if set(NAMES) <= set(stored.table_names(group.first_run))
+    ]
 
 
-def _recording(run: Path, label: str, row: pd.Series) -> Recording:
-    tables = {name: _table(run / f"{name}.parquet") for name in NAMES}
+def _recording(stored: Stored, group: Group) -> Recording:
+    run, row = group.first_run, group.runs.iloc[0]
+    read = {name: stored.table(run, name) for name in NAMES}
+    tables = {name: table for name, table in read.items() if table is not None}
     num_slots = slots_of(tables["iterations"]) or _number(row, "num_slots")
     wrong = _misfit(tables, num_slots)
     if wrong is not None:
-        raise ResultsError(f"{run / wrong}.parquet: leaves its pool; run the experiment again")
+        raise ResultsError(f"{run}: {wrong}.parquet leaves its pool; run the experiment again")
     every = _number(row, "record_every") or 1
     iterations = tables["iterations"]
     return Recording(
-        label=_shown(label),
+        label=_shown(group.label),
         allocator="" if is_empty(row.get("allocator")) else str(row["allocator"]),
         num_slots=num_slots,
         block_size=_number(row, "record_block_size") or None,
@@ -54,15 +47,6 @@ def _recording(run: Path, label: str, row: pd.Series) -> Recording:
         tables=tables["table_events"],
         num_moments_recorded=every * len(iterations) if every > 1 else None,
     )
-
-
-def _table(path: Path) -> pd.DataFrame:
-    """A recorded table. Raises ResultsError if it is none."""
-    table = read_table(path)
-    wrong = fault(path.stem, table)
-    if wrong is not None:
-        raise ResultsError(f"{path}: {wrong}; run the experiment again")
-    return table
 
 
 def _misfit(tables: dict[str, pd.DataFrame], slots: int) -> str | None:
@@ -90,12 +74,6 @@ def _shown(label: str) -> str:
 
 
 def _number(row: pd.Series, name: str) -> int:
-    """A count in the summary, 0 if it is empty. Raises ResultsError if it is none."""
+    """A count in the summary, 0 if it is empty."""
     value = row.get(name)
-    try:
-        number = 0 if is_empty(value) else int(float(str(value)))
-    except (ValueError, OverflowError):
-        number = -1
-    if number < 0:
-        raise ResultsError(f"summary.csv: {name} is no count; run the experiment again")
-    return number
+    return 0 if is_empty(value) else int(float(str(value)))

@@ -13,11 +13,13 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from command import SMALL, kvsim
+from command import ROOT, SMALL, kvsim
+from comparisons import folder_of, values_of
 from sim.cli import main
 from sim.report.player import Recording, player_section, recordings
 from sim.report.player.recordings import state_at, unit_slots
 from sim.report.player.section import HERE, SCRIPTS, script
+from sim.stored import open_folder
 from synthetic_log import synthetic
 
 HOSTILE = '</script><img src=x onerror="alert(1)">&<!-- \u202e\u2028'
@@ -39,9 +41,8 @@ def test_without_a_recording_there_is_no_section(pair: list) -> None:
 
 
 def test_a_folder_without_recordings_has_none(tmp_path: Path) -> None:
-    assert recordings(tmp_path) == []
-    pd.DataFrame({"run": ["a"], "allocator": ["paged"]}).to_csv(tmp_path / "summary.csv")
-    assert recordings(tmp_path) == []
+    assert recordings(open_folder(folder_of(tmp_path, values_of("ttft_s_p50", [1])))) == []
+    assert recordings(open_folder(ROOT / "results" / "capacity_slo")) == []
 
 
 def test_recordings_of_a_run_experiment_are_read(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_recordings_of_a_run_experiment_are_read(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(text)
     made = kvsim("run", "small.yaml", "--out", "out", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    found = recordings(tmp_path / "out" / "small")
+    found = recordings(open_folder(tmp_path / "out" / "small"))
     assert [(r.allocator, r.block_size, r.num_slots) for r in found] == [
         ("contiguous", None, 160),
         ("paged", 16, 160),
@@ -66,7 +67,7 @@ def test_a_run_in_which_nothing_was_admitted_is_said_in_a_sentence(tmp_path: Pat
     (tmp_path / "small.yaml").write_text(re.sub(r"arrival_s: [^,]*, ", "", text))
     with redirect_stdout(StringIO()):
         assert main(["run", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "out")]) == 0
-    found = recordings(tmp_path / "out" / "small")
+    found = recordings(open_folder(tmp_path / "out" / "small"))
     assert [(len(r.iterations), r.num_slots) for r in found] == [(0, 16), (0, 16)]
     fragment = str(player_section(found))
     assert "nothing to watch" in fragment
