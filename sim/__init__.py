@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from sim import parts, testing
     from sim.allocators.base import Admission, Allocator
     from sim.allocators.terms import ConservationError
+    from sim.config.experiment import Experiment
+    from sim.config.yaml_nodes import ConfigError
     from sim.costs.base import CostModel
-    from sim.experiment import Experiment
     from sim.library.experiments import load, run, sweep
     from sim.library.pool import Pool
     from sim.library.results import Picture, Results, read
     from sim.library.simulation import Simulation, simulate
     from sim.library.tables import available, capacity_table, read_trace, write_trace
-    from sim.results import ResultsError
+    from sim.results.files import ResultsError
     from sim.routers.base import Router
     from sim.schedulers.base import Scheduler
-    from sim.yaml_nodes import ConfigError
     from workloads.base import Workload
     from workloads.trace import Trace, TraceError
     from workloads.tracefile import TraceFile
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 _PLACES = {
     "Admission": "sim.allocators.base",
     "Allocator": "sim.allocators.base",
-    "ConfigError": "sim.yaml_nodes",
+    "ConfigError": "sim.config.yaml_nodes",
     "ConservationError": "sim.allocators.terms",
     "CostModel": "sim.costs.base",
-    "Experiment": "sim.experiment",
+    "Experiment": "sim.config.experiment",
     "Picture": "sim.library.results",
     "Pool": "sim.library.pool",
     "Results": "sim.library.results",
-    "ResultsError": "sim.results",
+    "ResultsError": "sim.results.files",
     "Router": "sim.routers.base",
     "Scheduler": "sim.schedulers.base",
     "Simulation": "sim.library.simulation",

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Mapping
 
 from sim.allocators import ALLOCATORS, Allocator
+from sim.config.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
 from sim.costs import COST_MODELS, CostModel
 from sim.costs.paging import PRESETS
 from sim.costs.profile import load_profile, shipped
-from sim.engine_presets import ENGINES, ENGINES_FOLDER, read_engine
-from sim.hardware import GPUS, MODELS
-from sim.metric_docs import METRICS
+from sim.hardware.by_name import GPUS, MODELS
+from sim.metrics.docs import METRICS
 from sim.policies import POLICIES
 from sim.routers import ROUTERS, Router
 from sim.schedulers import SCHEDULERS, Scheduler

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.capacity_cli import add_capacity
-from sim.claims_cli import add_claims
-from sim.compare_cli import add_compare
-from sim.export_cli import add_export
-from sim.report_cli import add_report
-from sim.run_cli import add_check, add_run
-from sim.trace_cli import add_trace
-from sim.usage import UserError, add_command
+from sim.commands.capacity import add_capacity
+from sim.commands.claims import add_claims
+from sim.commands.compare import add_compare
+from sim.commands.export import add_export
+from sim.commands.report import add_report
+from sim.commands.run import add_check, add_run
+from sim.commands.trace import add_trace
+from sim.commands.usage import UserError, add_command
 
 EXAMPLES = """examples:
   kvsim run experiments/quickstart.yaml
@@ -135,8 +135,8 @@ def list_command(arguments: argparse.Namespace) -> int:
 
 def plot_command(arguments: argparse.Namespace) -> int:
     """kvsim plot."""
-    from sim.outcome import draw_again
-    from sim.results import ResultsError
+    from sim.results.files import ResultsError
+    from sim.runs.outcome import draw_again
     from sim.slo.report import draw_from_files
     from sim.stored import open_folder
 
@@ -157,7 +157,7 @@ def plot_command(arguments: argparse.Namespace) -> int:
 
 def bench_command(arguments: argparse.Namespace) -> int:
     """kvsim bench."""
-    from sim import bench
+    from sim.bench import events as bench
 
     facts = bench.measure(arguments.million)
     if arguments.json:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sim.budget import describe_budget, memory_budget
-from sim.hardware import GIB, Device, Model, find_device, find_model
-from sim.hardware_types import on_one_gpu, with_dtypes
+from sim.hardware.budget import describe_budget, memory_budget
+from sim.hardware.by_name import GIB, Device, Model, find_device, find_model
+from sim.hardware.types import on_one_gpu, with_dtypes
 
 
 def preset_model(name: str) -> Model:

@@ -6,7 +6,7 @@ import pytest
 
 from sim.allocators import ALLOCATORS
 from sim.cli import main
-from sim.experiment import ConfigError, load_experiment
+from sim.config.experiment import ConfigError, load_experiment
 
 HEAD = """\
 name: t

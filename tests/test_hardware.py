@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sim.budget import memory_budget
-from sim.hardware import (
+from sim.hardware.budget import memory_budget
+from sim.hardware.by_name import (
     GIB,
     GPU_ALIASES,
     GPUS,
@@ -21,7 +21,7 @@ from sim.hardware import (
     find_device,
     find_model,
 )
-from sim.hardware_types import on_one_gpu
+from sim.hardware.types import on_one_gpu
 
 ROOT = Path(__file__).parent.parent
 CLAIMS = Path(os.environ.get("KVSIM_SHARED") or ROOT.parent / "shared") / "claims"

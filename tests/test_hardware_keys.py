@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.config import ConfigError
-from sim.experiment import Experiment, load_experiment
-from sim.hardware import find_model
-from sim.hardware_types import Model, on_one_gpu, with_dtypes
+from sim.config.experiment import Experiment, load_experiment
+from sim.config.point import ConfigError
+from sim.hardware.by_name import find_model
+from sim.hardware.types import Model, on_one_gpu, with_dtypes
 
 SMALL: dict[str, Any] = {
     "model_type": "llama",

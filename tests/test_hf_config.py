@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sim.hf_config import model_from_config, read_config
+from sim.hardware.hf_config import model_from_config, read_config
 
 Config = dict[str, Any]
 

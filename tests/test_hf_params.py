@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from sim.hardware import MODELS
-from sim.hf_config import model_from_config
-from sim.hf_keys import Keys, read_shape
-from sim.hf_params import count_params
+from sim.hardware.by_name import MODELS
+from sim.hardware.hf_config import model_from_config
+from sim.hardware.hf_keys import Keys, read_shape
+from sim.hardware.hf_params import count_params
 
 Config = dict[str, Any]
 

@@ -30,8 +30,8 @@ def test_the_wheel_holds_sim_and_workloads_with_their_data_and_nothing_else(whee
     assert {top for top in tops if not top.endswith(".dist-info")} == {"sim", "workloads"}
     for needed in (
         "sim/py.typed",
-        "sim/presets/models.yaml",
-        "sim/presets/gpus.yaml",
+        "sim/hardware/presets/models.yaml",
+        "sim/hardware/presets/gpus.yaml",
         *(f"sim/engines/{path.name}" for path in (ROOT / "sim" / "engines").iterdir()),
         "sim/costs/profiles/h100.yaml",
         *(

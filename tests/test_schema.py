@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from sim.cli import main
-from sim.experiment import ConfigError, load_experiment
-from sim.schema import experiment_schema
+from sim.config.experiment import ConfigError, load_experiment
+from sim.config.schema import experiment_schema
 
 EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))
 SCHEMA = experiment_schema()

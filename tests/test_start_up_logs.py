@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from sim.budget import Budget, memory_budget
-from sim.hardware import GIB, MODELS, Device, Model, find_device
-from sim.hardware_types import on_one_gpu
-from sim.hf_config import model_from_config
+from sim.hardware.budget import Budget, memory_budget
+from sim.hardware.by_name import GIB, MODELS, Device, Model, find_device
+from sim.hardware.hf_config import model_from_config
+from sim.hardware.types import on_one_gpu
 
 BLOCK = 16  # tokens
 

@@ -251,7 +251,7 @@ class Allocator(ABC):
         return 0
 
     def counters(self) -> dict[str, int]:
-        """Further counts for the summary; which ones there are, sim.metrics says."""
+        """Further counts for the summary; which ones there are, sim.metrics.summary says."""
         return {}
 
     def reuse_distances(self) -> IntArray | None:

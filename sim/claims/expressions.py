@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from sim.claims.statement import Knee
-from sim.plugins import guess
+from sim.config.plugins import guess
 
 Frames = dict[str, pd.DataFrame]
 Values = dict[str, list[Any]]

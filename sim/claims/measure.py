@@ -22,9 +22,9 @@ from sim.claims.probes import PROBES
 from sim.claims.probes.results import Seeds, Vacuous
 from sim.claims.statement import FROM, Ablation, Claim, Measure, Sensitivity
 from sim.claims.text import leaves
-from sim.experiment import load_experiment
-from sim.outcome import run_and_write
-from sim.runner import RunOptions
+from sim.config.experiment import load_experiment
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 from workloads.publictraces import AbsentTraceError, find
 
 Tables = dict[Path, pd.DataFrame]

@@ -20,13 +20,13 @@ from sim.claims.expressions import MeasureError, pick
 from sim.claims.judge import expected_leaves
 from sim.claims.record import Judged
 from sim.claims.statement import FROM
-from sim.experiment import load_experiment
+from sim.config.experiment import load_experiment
+from sim.config.plugins import Strict, guess, validate
+from sim.config.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 from sim.figures.claims import Bar, Curve, Panel, draw_claims
-from sim.outcome import run_and_write
-from sim.plugins import Strict, guess, validate
-from sim.runner import RunOptions
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 from sim.stored import open_folder
-from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 
 
 class _Curves(Strict):

@@ -22,7 +22,7 @@ from sim.claims.judge import (
 from sim.claims.measure import Tables, Variation, ablate, absent_data, measure, variations
 from sim.claims.statement import Claim
 from sim.claims.verdicts import NO_DATA, OUT_OF_SCOPE
-from sim.results import write_json
+from sim.results.files import write_json
 from sim.stored.verdicts import read_verdicts
 
 DIGITS = 6

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sim.claims.probes import PROBES
-from sim.plugins import Strict, guess, validate
-from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
+from sim.config.plugins import Strict, guess, validate
+from sim.config.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 from workloads.publictraces import public_traces
 
 Kind = Literal[

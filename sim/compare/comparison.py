@@ -9,9 +9,9 @@ stretches      one run of the same trace on each side: sim.compare.stretches
 one run        the same without tables of requests, or of another metric than the requests' means:
                nothing is known of chance, so no p
 
-The interval is the 95 % bootstrap of the mean difference (sim.points), of each row by itself. The
-verdicts are about all rows together, by Holm's correction of p. Rows without any difference count
-for nothing there: whichever way they are flipped or dealt out, their p is 1.
+The interval is the 95 % bootstrap of the mean difference (sim.metrics.points), of each row by
+itself. The verdicts are about all rows together, by Holm's correction of p. Rows without any
+difference count for nothing there: whichever way they are flipped or dealt out, their p is 1.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sim import points, results
 from sim.compare.matching import Alone, Match, match
 from sim.compare.metrics import OF_REQUESTS, SHOWN, better
 from sim.compare.sides import CompareError, Side
 from sim.compare.significance import Tested, sign_flip, two_samples
 from sim.compare.stretches import NUM_STRETCHES, Stretches, requests_of, stretched
 from sim.compare.verdicts import Row, judge
+from sim.config.plugins import guess
 from sim.figures.tables import numbers
-from sim.plugins import guess
+from sim.metrics import points
+from sim.results import files as results
 
 PAIRS, TWO_SAMPLES, STRETCHES, ONE_RUN, NO_VALUE = (
     "pairs",

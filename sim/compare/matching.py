@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sim.compare.sides import EMPTY, CompareError, Side, cell_text, column_of
-from sim.results import UNMADE
+from sim.results.files import UNMADE
 
 Key = tuple[str, ...]
 

@@ -11,12 +11,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from sim import figures, results
+from sim import figures
 from sim.compare.comparison import Comparison
 from sim.compare.differences import differing_lines
 from sim.compare.significance import ALPHA, num_pairs_needed
 from sim.compare.verdicts import DEPENDENT, ONE_SEED, TOO_FEW, num_tested
 from sim.figures.comparison import draw_comparison
+from sim.results import files as results
 
 MIN_WIDTH = 180  # of a table that goes to a file or a pipe
 MAX_ROWS_SHOWN = 100

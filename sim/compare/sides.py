@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from sim.config.plugins import guess
 from sim.figures.tables import is_empty, parameters, value_text
-from sim.plugins import guess
-from sim.results import UNMADE
+from sim.results.files import UNMADE
 from sim.stored import Stored, open_folder
 
 OF_REPLAYS = ("trace", "policy", "block_size", "capacity_tokens")  # cells of replayed policies

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sim import results
+from sim.results import files as results
 from sim.stored import Stored
 
 NUM_STRETCHES = 10

@@ -35,7 +35,7 @@ class CostModel(ABC):
     from_hardware: ClassVar[Mapping[str, str]] = {}
     """Constructor parameters that default to a fact of the experiment's model, device or allocator.
 
-    The values name it: "model.weights_bytes", "device.memory_gb_s" (see sim.hardware), or a
+    The values name it: "model.weights_bytes", "device.memory_gb_s" (see sim.hardware.by_name), or a
     parameter of the allocator, "allocator.block_size", which is None where it has none.
     """
     files: ClassVar[tuple[str, ...]] = ()

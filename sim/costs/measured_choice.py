@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sim.config.plugins import guess
 from sim.costs.measured_shape import Chosen, ModelShape
 from sim.costs.paging import OWN_PAGING, PRESETS
 from sim.costs.profile import Profile
 from sim.costs.variants import Variant
-from sim.hardware_types import KV_DTYPE_BYTES
-from sim.plugins import guess
+from sim.hardware.types import KV_DTYPE_BYTES
 
 KERNEL_DTYPES = {1: "fp8", 2: "bf16"}  # what kernels are called that read so many bytes a value
 

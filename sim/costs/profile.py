@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
+from sim.config.plugins import guess
 from sim.costs.grid import Grid
 from sim.costs.profile_schema import SCHEMA, check_profile
 from sim.costs.variants import Variant
-from sim.plugins import guess
 
 FOLDER = Path(__file__).parent / "profiles"
 FAMILIES = ("decode", "prefill", "mixed", "linear", "small")

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from sim.config.plugins import Strict, guess, validate
 from sim.costs.paging import OWN_PAGING, PRESETS
-from sim.plugins import Strict, guess, validate
 
 SCHEMA = "kvsim-cost-profile/1"
 LIMIT = 1e12  # no size, rate or time of these units reaches it

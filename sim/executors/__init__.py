@@ -11,11 +11,11 @@ import importlib
 from contextlib import closing
 from pathlib import Path
 
-from sim import results
+from sim.config.experiment import Experiment
 from sim.executors.base import Executor, ExecutorError, by_trace
-from sim.experiment import Experiment
-from sim.progress import OnDone
-from sim.runner import Row, RunOptions, Work, code_digest
+from sim.results import files as results
+from sim.runs.progress import OnDone
+from sim.runs.runner import Row, RunOptions, Work, code_digest
 
 EXECUTORS = {
     "local": ("sim.executors.local", "Local"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 
-from sim.runner import Row, Spec, Work
-from sim.runspec import TraceSource
+from sim.config.runspec import TraceSource
+from sim.runs.runner import Row, Spec, Work
 
 Numbered = tuple[int, Spec]  # a run, and its place among the runs of its experiment
 Ended = Generator[tuple[int, Row], None, None]

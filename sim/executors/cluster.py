@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from sim import results
 from sim.executors.base import Ended, Executor, ExecutorError, Numbered
 from sim.executors.worker import Made, Order
-from sim.runner import Due, Work, failed, look_up, run_folder
+from sim.results import files as results
+from sim.runs.runner import Due, Work, failed, look_up, run_folder
 from workloads.trace import Trace
 
 PER_SLOT = 3  # runs under way a worker slot: one is made, the next is there, one is on its way

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import joblib
 
-from sim import results
 from sim.executors.base import Ended, Executor, Numbered
-from sim.runner import Row, Spec, Work, execute
+from sim.results import files as results
+from sim.runs.runner import Row, Spec, Work, execute
 
 
 class Local(Executor):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim.executors.base import ExecutorError
-from sim.runner import Due, Row, Spec, Work, code_digest, failed, look_up, make, run_folder
+from sim.runs.runner import Due, Row, Spec, Work, code_digest, failed, look_up, make, run_folder
 from workloads.trace import Trace
 
 own_code = cache(code_digest)

@@ -1,7 +1,7 @@
 """Units and meanings of the columns of exported tables.
 
 Those of a run's tables stand here, by table; of the summary, and what is made like it, they stand
-in sim.metric_docs. The reference page of metrics shows both.
+in sim.metrics.docs. The reference page of metrics shows both.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sim.metric_docs import TERM_MEANINGS, describe
+from sim.metrics.docs import TERM_MEANINGS, describe
 
 LIKE_SUMMARY = ("summary", "points", "replicas")
 STATISTICS = {

@@ -28,8 +28,8 @@ from typing import IO, Any, cast
 import numpy as np
 import pandas as pd
 
-from sim import results
 from sim.allocators.terms import TERM_NAMES
+from sim.results import files as results
 from sim.stored import Stored
 
 ITERATIONS_TRACK = 0

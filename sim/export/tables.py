@@ -15,9 +15,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim import results
 from sim.export.meanings import COLUMNS as RUN_COLUMNS
 from sim.export.meanings import LIKE_SUMMARY, column
+from sim.results import files as results
 from sim.stored import Stored
 from sim.stored.files import read_table
 from sim.stored.runs import SUFFIXES

@@ -26,7 +26,7 @@ from sim.figures.sweep import draw_metric_vs_sweep
 from sim.figures.timeline import draw_timeline
 from sim.figures.waste import draw_waste
 from sim.figures.waste_load import draw_waste_vs_load
-from sim.results import replacing
+from sim.results.files import replacing
 
 __all__ = ["FIGURES", "FigureError", "Results", "draw", "remove", "save", "tables_of"]
 

@@ -22,7 +22,7 @@ MAX_ROWS = 24
 
 
 def draw_capacity(table: pd.DataFrame) -> Drawing:
-    """Of rows of sim.capacity that fit: GiB of each GPU by term, and requests at a time."""
+    """Of rows of sim.hardware.capacity that fit: GiB of each GPU by term, requests at a time."""
     fits = table[table["reason"] == ""].reset_index(drop=True)
     shown = fits.iloc[:MAX_ROWS]
     figure, body = style.new_figure(1.9 + 0.34 * len(shown))

@@ -18,7 +18,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from sim.figures import style
 from sim.figures.base import Drawing
 from sim.figures.tables import mean_sd, numbers
-from sim.results import UNMADE
+from sim.results.files import UNMADE
 from sim.stored import Facts
 
 PANELS = {

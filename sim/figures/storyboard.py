@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pandas as pd
 
-# words of the log, as sim.blocklog writes them
+# words of the log, as sim.recording.blocklog writes them
 SCHEDULED, DEVICE, HOST, COPY, SWAP = "schedule", "device", "host", "copy", "swap"
 
 Block = tuple[str, int]  # where it is, and its first slot

@@ -12,15 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from sim.config import PLUGINS
-from sim.experiment import Experiment, resolve_experiment
+from sim.config.experiment import Experiment, resolve_experiment
+from sim.config.point import PLUGINS
+from sim.config.runspec import RunSpec
+from sim.config.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document, set_value
 from sim.library.plain import MAIN, count_of, flag, mapping_of, path_of, plain
 from sim.library.results import Results, read, read_and_keep
-from sim.outcome import run_and_write
-from sim.points import OWN, points_table
-from sim.runner import RunOptions
-from sim.runspec import RunSpec
-from sim.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document, set_value
+from sim.metrics.points import OWN, points_table
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 
 Source = str | PathLike[str] | Mapping[str, Any]
 NAME = "experiment"  # of a mapping that has none
@@ -50,7 +50,7 @@ def load(experiment: Source | Experiment, overrides: Mapping[str, Any] | None = 
     >>> sim.load({"allocator": {"kind": "pagd"}})
     Traceback (most recent call last):
     ...
-    sim.yaml_nodes.ConfigError: experiment: ...
+    sim.config.yaml_nodes.ConfigError: experiment: ...
     """
     if isinstance(experiment, Experiment):
         if overrides:

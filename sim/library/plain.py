@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sim.config import TABLES, build_part, resolve_part
-from sim.hardware_types import MAX_MODEL_LEN
-from sim.plugins import Report, shown
-from sim.pool import MAX_SLOTS
-from sim.yaml_nodes import MAX_DEPTH, MAX_NUMBER, ConfigError, KeyPath, dotted
+from sim.config.plugins import Report, shown
+from sim.config.point import TABLES, build_part, resolve_part
+from sim.config.pool import MAX_SLOTS
+from sim.config.yaml_nodes import MAX_DEPTH, MAX_NUMBER, ConfigError, KeyPath, dotted
+from sim.hardware.types import MAX_MODEL_LEN
 
 MAIN = "__main__"
 

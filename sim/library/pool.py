@@ -10,6 +10,7 @@ import pandas as pd
 
 from sim.allocators.base import Admission, Allocator
 from sim.allocators.terms import KVUsage
+from sim.config.yaml_nodes import ConfigError
 from sim.library.plain import listed, made_part, sizes_of, whole
 from sim.library.pool_rows import PoolRows, runs_of
 from sim.sequence import (
@@ -22,7 +23,6 @@ from sim.sequence import (
     SequenceTable,
     new_requests,
 )
-from sim.yaml_nodes import ConfigError
 from workloads.content import ContentBuilder, Run
 from workloads.sequences import SequenceContent
 from workloads.trace import MAX_TOKENS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.config.plugins import shown
 from sim.library.plain import listed, whole
-from sim.plugins import shown
 from workloads.content import Run
 from workloads.trace import MAX_TOKENS
 

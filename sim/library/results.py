@@ -17,7 +17,7 @@ from sim import figures
 from sim.figures.base import Drawing, FigureError
 from sim.figures.style import STYLE
 from sim.library.plain import count_of, path_of
-from sim.results import ResultsError
+from sim.results.files import ResultsError
 from sim.stored import Stored, open_folder
 from sim.stored.folder import RUNS
 
@@ -182,7 +182,7 @@ def read(folder: str | PathLike[str]) -> Results:
     >>> sim.read("no/such/folder")
     Traceback (most recent call last):
     ...
-    sim.results.ResultsError: no/such/folder: no such folder; ...
+    sim.results.files.ResultsError: no/such/folder: no such folder; ...
     """
     folder = path_of(folder, "folder", "the path of a folder that kvsim run has written")
     stored = open_folder(folder)

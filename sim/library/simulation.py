@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sim import metrics, tables
 from sim.allocators.base import Allocator
 from sim.allocators.checked import CheckedAllocator
+from sim.config.plugins import shown
+from sim.config.runspec import branches, follow_ups, max_tokens_of, sequence_content
+from sim.config.yaml_nodes import MAX_NUMBER, ConfigError
 from sim.costs.base import CostModel
 from sim.costs.linear import Linear
-from sim.engine import Memory, Options, Run
-from sim.engine import simulate as simulate_run
+from sim.engine.simulation import Memory, Options, Run
+from sim.engine.simulation import simulate as simulate_run
 from sim.library.plain import flag, made_part, mapping_of, sizes_of, whole
-from sim.plugins import shown
-from sim.runspec import branches, follow_ups, max_tokens_of, sequence_content
+from sim.metrics import summary as metrics
+from sim.results import tables
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
 from sim.sequence import PRIORITY, Limits, new_requests
-from sim.yaml_nodes import MAX_NUMBER, ConfigError
 from workloads.trace import MAX_TOKENS, Trace
 
 RULES = ("column", "output", "max_model_len")  # what max_tokens may say

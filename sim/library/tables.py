@@ -12,16 +12,16 @@ import pandas as pd
 from pydantic import Field
 
 from sim import catalog
-from sim.capacity import Serving, capacity_rows
-from sim.classes import find_class
-from sim.config import PLUGINS
-from sim.hardware_keys import read_device, read_model
-from sim.hardware_types import MAX_MODEL_LEN, Device, Model
+from sim.config.classes import find_class
+from sim.config.plugins import Report, Strict, guess, parameter_names, shown, validate
+from sim.config.point import PLUGINS
+from sim.config.pool import DType, KvDType
+from sim.config.yaml_nodes import ConfigError, KeyPath, dotted
+from sim.hardware.capacity import Serving, capacity_rows
+from sim.hardware.keys import read_device, read_model
+from sim.hardware.types import MAX_MODEL_LEN, Device, Model
 from sim.library.plain import listed, path_of, plain, whole
-from sim.plugins import Report, Strict, guess, parameter_names, shown, validate
-from sim.pool import DType, KvDType
-from sim.results import ResultsError, replacing
-from sim.yaml_nodes import ConfigError, KeyPath, dotted
+from sim.results.files import ResultsError, replacing
 from workloads.canonical import write_canonical
 from workloads.formats import open_file
 from workloads.trace import Trace, TraceError
@@ -33,7 +33,7 @@ Bytes = Annotated[int, Field(ge=0, le=1 << 50)]
 
 
 class ServingKeys(Strict):
-    """What `capacity_table` may be told beside models and devices: sim.capacity.Serving's."""
+    """What `capacity_table` may be told beside models and devices: Serving's, of capacity.py."""
 
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     block_size: Annotated[int, Field(ge=1, le=1 << 20)] = 16

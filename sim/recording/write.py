@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sim.recording.recording import Recording
 from sim.recording.tables import COLUMNS, NAMES, kind_of, together
-from sim.tables import schema_of, write_rows
+from sim.results.tables import schema_of, write_rows
 
 SCHEMAS = {name: schema_of({c: kind_of(c) for c in columns}) for name, columns in COLUMNS.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, Preset, read_engine
+from sim.config.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, Preset, read_engine
 from sim.reference.markdown import code, table, text
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.plugin_keys import DEFAULT_ROUTER, DEFAULTS, PLUGINS
+from sim.config.plugin_keys import DEFAULT_ROUTER, DEFAULTS, PLUGINS
+from sim.config.schema import experiment_schema
 from sim.reference.keys import keys_table
 from sim.reference.markdown import code, text
-from sim.schema import experiment_schema
 
 # keys whose values have keys of their own: heading, and what it is about
 NESTED = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 
+from sim.config.replays import FIGURES as OF_REPLAYS
 from sim.figures import FIGURES, draw
 from sim.reference.markdown import code, module_doc, paragraphs, prose, table, text
-from sim.replays import FIGURES as OF_REPLAYS
 
 
 def figures_page() -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sim import metrics, points, results
 from sim.export.meanings import COLUMNS, ROWS
-from sim.metric_docs import METRICS
+from sim.metrics import points
+from sim.metrics import summary as metrics
+from sim.metrics.docs import METRICS
 from sim.reference.markdown import code, prose, table, text
+from sim.results import files as results
 
 TABLES: dict[str, Callable[..., Any]] = {
     "replicas.csv": metrics.replicas_table,

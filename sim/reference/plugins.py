@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sim.allocators import ALLOCATORS
+from sim.config.schema import plugin_schemas
 from sim.costs import COST_MODELS
 from sim.policies import POLICIES
 from sim.reference.keys import keys_table
 from sim.reference.markdown import code, module_doc, prose, source, table, text
 from sim.routers import ROUTERS
 from sim.schedulers import SCHEDULERS
-from sim.schema import plugin_schemas
 from workloads import ARRIVALS, DURATIONS, LENGTH_DISTRIBUTIONS, PREFIXES, TURNS, WORKLOADS
 from workloads.formats import FORMATS
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sim.config.schema import plugin_schemas
 from sim.reference.keys import keys_table
 from sim.reference.markdown import code, module_doc, prose, source, table, text
-from sim.schema import plugin_schemas
 from workloads.formats import FORMATS
 from workloads.publictraces import public_traces
 from workloads.targets import TARGETS

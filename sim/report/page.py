@@ -22,7 +22,7 @@ from sim.report.reading import Read, read_figures, read_results
 from sim.report.sections import SECTIONS
 from sim.report.templates import render
 from sim.report.text import bytes_text
-from sim.results import ResultsError, replacing
+from sim.results.files import ResultsError, replacing
 from sim.stored.verdicts import read_verdicts
 
 NAME = "report.html"

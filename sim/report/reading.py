@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sim.report.figures import Figure
 from sim.report.tables import Table, read_csv
-from sim.results import ResultsError
+from sim.results.files import ResultsError
 from sim.stored import Facts, Stored, open_folder
 from sim.stored.runs import Manifest
 from sim.stored.verdicts import read_verdicts

@@ -34,7 +34,7 @@ from sim.report.tables import (
 from sim.report.templates import render
 from sim.report.text import number_text, visible
 from sim.report.warnings import WARNING, warnings_of
-from sim.results import ResultsError
+from sim.results.files import ResultsError
 from sim.stored.runs import Manifest
 
 RATES = {

@@ -165,7 +165,7 @@ class Scheduler(ABC):
         return reason
 
     def counters(self) -> dict[str, int]:
-        """Counts for the summary; which ones there are, sim.metrics says."""
+        """Counts for the summary; which ones there are, sim.metrics.summary says."""
         return {}
 
     @property

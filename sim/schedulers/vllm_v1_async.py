@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sim.batch import empty_batch
-from sim.inflight import expect_tokens, plan_in_flight, receive_tokens
+from sim.schedulers.inflight import expect_tokens, plan_in_flight, receive_tokens
 from sim.schedulers.vllm_v1 import VllmV1
 from sim.sequence import NUM_PLACEHOLDERS, REQUEST, IntArray
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sim.experiment import Experiment, resolve_experiment
-from sim.plugins import Config
-from sim.runspec import RunSpec, load_trace, uses_seed
-from sim.yaml_nodes import ConfigError, Document
+from sim.config.experiment import Experiment, resolve_experiment
+from sim.config.plugins import Config
+from sim.config.runspec import RunSpec, load_trace, uses_seed
+from sim.config.yaml_nodes import ConfigError, Document
 
 RATE_KEYS = ("workload.arrivals.rate", "workload.rate")
 OFFLINE: dict[str, Config] = {

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.plugins import guess
+from sim.config.plugins import guess
 
 Floats = NDArray[np.float64]
 

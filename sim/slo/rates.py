@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sim.config.runspec import RunSpec
 from sim.executors.local import Local
-from sim.runner import RunOptions, Work, code_digest
-from sim.runspec import RunSpec
+from sim.runs.runner import RunOptions, Work, code_digest
 from sim.slo.lines import Line, at_rate
 from sim.slo.objectives import Objective
 from sim.slo.search import Ladder

@@ -10,11 +10,12 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from sim import figures, results
-from sim.experiment import Experiment
+from sim import figures
+from sim.config.experiment import Experiment
 from sim.figures.capacity_rates import draw_capacity_rates
-from sim.outcome import report_again, summary_table
-from sim.results import UNMADE
+from sim.results import files as results
+from sim.results.files import UNMADE
+from sim.runs.outcome import report_again, summary_table
 from sim.slo.search import ladder
 from sim.slo.steady import num_with_warm_up
 from sim.slo.survey import Question

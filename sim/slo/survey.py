@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.runner import RunOptions
-from sim.runspec import RunSpec, load_trace
+from sim.config.runspec import RunSpec, load_trace
+from sim.runs.runner import RunOptions
 from sim.slo.capacity import Prices, capacity_row
 from sim.slo.lines import START_RATE, Line, at_rate, num_windows, own_rate
 from sim.slo.objectives import Objective, num_measured

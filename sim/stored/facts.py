@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from sim.results import ResultsError
+from sim.results.files import ResultsError
 from sim.stored.files import read_json, sentence_of
 
 NAME = "experiment.json"

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pandas.api.types import infer_dtype
 from pydantic import ValidationError
 
-from sim.results import ResultsError
+from sim.results.files import ResultsError
 
 AGAIN = "run the experiment again"
 MAX_DEPTH = 80  # of JSON, far above any experiment

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sim.results import UNMADE, ResultsError
+from sim.results.files import UNMADE, ResultsError
 from sim.stored.facts import Facts, read_facts
 from sim.stored.files import AGAIN, read_json
 from sim.stored.rows import read_rows, read_summary

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sim.metric_docs import METRICS
-from sim.points import SUFFIXES
-from sim.results import STATUSES, ResultsError
+from sim.metrics.docs import METRICS
+from sim.metrics.points import SUFFIXES
+from sim.results.files import STATUSES, ResultsError
 from sim.stored.files import AGAIN, read_table
 
 MOST = 1e24  # no time, rate, count or size of a run is larger

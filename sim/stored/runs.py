@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from sim.recording.tables import COLUMNS, fault
-from sim.results import MANIFEST, SCHEMA, ResultsError, file_digest
+from sim.results.files import MANIFEST, SCHEMA, ResultsError, file_digest
 from sim.stored.files import AGAIN, read_json, read_table
 
 Manifest = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sim.results import ResultsError
+from sim.results.files import ResultsError
 from sim.stored.files import read_json, sentence_of
 
 ACCEPTED = "kvsim claims --record makes it"

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from sim.arrivals import FOREVER_NS
 from sim.batch import (
     COPIED_TOKENS,
     DECODE_KV_TOKENS,
@@ -21,6 +20,7 @@ from sim.batch import (
     next_decode,
 )
 from sim.costs.base import CostModel, to_ns
+from sim.engine.arrivals import FOREVER_NS
 from sim.sequence import IntArray
 from sim.testing.rules import made, require
 

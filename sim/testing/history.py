@@ -9,7 +9,7 @@ import numpy as np
 from sim.allocators.base import Admission, Allocator
 from sim.allocators.checked import CheckedAllocator, difference, require, visible_state
 from sim.allocators.terms import CACHED, FREE, NUM_RECORDED
-from sim.metrics import COUNTERS
+from sim.metrics.summary import COUNTERS
 from sim.sequence import (
     FINAL_TOKENS,
     NUM_COMPUTED,

@@ -10,9 +10,9 @@ import numpy as np
 
 from sim.allocators.prefix import Prefix
 from sim.costs.linear import Linear
-from sim.engine import simulate
-from sim.fleet import FleetRun, Parts, simulate_fleet
-from sim.options import Memory, Options
+from sim.engine.fleet import FleetRun, Parts, simulate_fleet
+from sim.engine.options import Memory, Options
+from sim.engine.simulation import simulate
 from sim.routers.base import Router, Server
 from sim.schedulers.vllm_v1 import VllmV1
 from sim.sequence import IntArray, Limits, new_requests

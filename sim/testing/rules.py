@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sim.plugins import parameter_model
+from sim.config.plugins import parameter_model
 
 Part = TypeVar("Part")
 

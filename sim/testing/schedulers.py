@@ -12,7 +12,7 @@ from sim.allocators import ALLOCATORS, Allocator
 from sim.allocators.terms import CACHED, FREE
 from sim.batch import NUM_DECODE_SEQS, NUM_SEQS, PREFILL_TOKENS
 from sim.costs.linear import Linear
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers.base import NOTHING, Scheduler
 from sim.sequence import (
     ARRIVAL_NS,

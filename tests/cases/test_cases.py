@@ -9,9 +9,9 @@ from sim.allocators import ALLOCATORS, Admission, Allocator
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
 from sim.allocators.terms import FREE, TOKEN_STATES
-from sim.arrivals import FOREVER_NS
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.arrivals import FOREVER_NS
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.gaps import GAP_COUNT, GAP_SUM_NS, GAP_SUM_S
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs

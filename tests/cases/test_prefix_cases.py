@@ -9,7 +9,7 @@ from sim.allocators import Admission
 from sim.allocators.checked import CheckedAllocator
 from sim.allocators.prefix import Prefix
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.gaps import GAP_COUNT, GAP_SUM_NS, GAP_SUM_S
 from sim.schedulers.base import Scheduler
 from sim.schedulers.vllm_v1 import VllmV1

@@ -14,7 +14,7 @@ from sim.allocators.prefix import Prefix
 from sim.allocators.terms import CACHED, FREE, INTERNAL, TOKEN_STATES
 from sim.branching import WorkloadBranches
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.gaps import GAP_COUNT, GAP_SUM_NS, GAP_SUM_S
 from sim.schedulers.base import Scheduler
 from sim.schedulers.swapping import SwapSpaceError

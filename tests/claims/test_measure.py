@@ -11,7 +11,7 @@ from sim.allocators.terms import ConservationError
 from sim.claims.measure import Tables, experiments_of, measure, variations
 from sim.claims.probes import PROBES
 from sim.claims.statement import Claim, load_claims
-from sim.yaml_nodes import ConfigError
+from sim.config.yaml_nodes import ConfigError
 
 CLAIM = """
 sources: {paper: {title: A paper, ref: x}}

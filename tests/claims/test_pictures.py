@@ -11,7 +11,7 @@ from comparisons import folder_of
 from sim.claims.pictures import draw_all
 from sim.claims.record import Judged
 from sim.claims.statement import Claim, Statement
-from sim.yaml_nodes import ConfigError
+from sim.config.yaml_nodes import ConfigError
 
 BARS = """
 name: bars

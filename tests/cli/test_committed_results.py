@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from command import ROOT, SHARED, kvsim
-from sim.engine_presets import ENGINES
-from sim.runner import RunOptions
+from sim.config.engine_presets import ENGINES
+from sim.config.yaml_nodes import read_document
+from sim.runs.runner import RunOptions
 from sim.slo.lines import searched
 from sim.slo.objectives import read_objectives
 from sim.slo.rates import Bench, Rates, Sampling
 from sim.slo.search import ladder
-from sim.yaml_nodes import read_document
 
 MOONCAKE = SHARED / "traces" / "mooncake" / "conversation_trace.jsonl.gz"
 NEEDS_MOONCAKE = pytest.mark.skipif(not MOONCAKE.exists(), reason=f"{MOONCAKE} is not there")

@@ -8,7 +8,7 @@ import pytest
 
 from experiment_files import GOOD, HEAD, errors_of, write
 from sim.allocators import ALLOCATORS
-from sim.experiment import load_experiment
+from sim.config.experiment import load_experiment
 
 
 def test_a_good_file_loads(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiment_files import GOOD, HEAD, errors_of, write
-from sim.experiment import load_experiment
+from sim.config.experiment import load_experiment
 
 
 def test_a_class_of_somebody_else_is_used_by_module_and_name(
@@ -80,7 +80,7 @@ def test_a_path_may_start_at_the_shared_folder(
 
 def test_reading_an_experiment_imports_neither_matplotlib_nor_torch() -> None:
     code = (
-        "import sys, sim.experiment; print(sorted({'torch', 'triton', 'matplotlib'}"
+        "import sys, sim.config.experiment; print(sorted({'torch', 'triton', 'matplotlib'}"
         " & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiment_files import GOOD, errors_of, write
-from sim.experiment import ConfigError, load_experiment
-from sim.yaml_nodes import parse_document
+from sim.config.experiment import ConfigError, load_experiment
+from sim.config.yaml_nodes import parse_document
 
 
 @pytest.mark.parametrize(

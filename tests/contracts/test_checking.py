@@ -12,7 +12,7 @@ from sim.allocators.paged import Paged
 from sim.allocators.prefix import Prefix
 from sim.allocators.terms import FREE, RESERVED
 from sim.costs.linear import Constant
-from sim.engine import Memory, simulate
+from sim.engine.simulation import Memory, simulate
 from sim.schedulers.fcfs import Fcfs
 from sim.sequence import (
     NUM_COMPUTED,

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.arrivals import FOREVER_NS
 from sim.batch import (
     COPIED_TOKENS,
     DECODE_KV_TOKENS,
@@ -30,6 +29,7 @@ from sim.costs.linear import Constant, Linear
 from sim.costs.measured import Measured
 from sim.costs.profile import shipped
 from sim.costs.roofline import Roofline
+from sim.engine.arrivals import FOREVER_NS
 from sim.sequence import IntArray
 from sim.testing import check_cost
 from sim.testing.costs import batch_of

@@ -24,8 +24,8 @@ from engine_runs import (
     trace_of,
 )
 from experiment_files import errors_of
-from sim.engine import Run
-from sim.engine_presets import ENGINES
+from sim.config.engine_presets import ENGINES
+from sim.engine.simulation import Run
 from workloads.publictraces import public_traces
 
 FOLDER = SHARED / "traces"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.fleet import FleetRun, Parts, simulate_fleet
-from sim.options import Memory
+from sim.engine.fleet import FleetRun, Parts, simulate_fleet
+from sim.engine.options import Memory
 from sim.routers import ROUTERS, Router
 from sim.routers.base import Server
 from sim.sequence import ARRIVAL_NS, FINISH_NS, NUM_SLOTS, PENDING, REJECTED, STATUS, IntArray

@@ -9,7 +9,7 @@ from sim.allocators import ALLOCATORS
 from sim.allocators.base import BoolArray
 from sim.allocators.paged import Paged
 from sim.costs.linear import Constant, Linear
-from sim.engine import Memory, Options, simulate
+from sim.engine.simulation import Memory, Options, simulate
 from sim.schedulers import SCHEDULERS
 from sim.schedulers.base import BATCH, MAX_NUM_SEQS, MEMORY, NOTHING, PACE, TOKEN_BUDGET
 from sim.sequence import IntArray, Limits, new_requests

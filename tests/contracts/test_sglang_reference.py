@@ -13,7 +13,7 @@ from naive_tree import NaiveTree, Words
 from sim.allocators.checked import CheckedAllocator
 from sim.allocators.radix import Radix
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers import Scheduler
 from sim.schedulers.sglang import Sglang
 from sim.sequence import FAILED, REJECTED, REQUEST, STATUS, Limits, new_requests

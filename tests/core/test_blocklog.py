@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sim import blocklog
 from sim.allocators import Contiguous, Paged, PagedCow
 from sim.allocators.base import Allocator
 from sim.allocators.checked import CheckedAllocator
-from sim.blocklog import BlockLog
 from sim.branching import WorkloadBranches
 from sim.costs import Constant
-from sim.engine import Memory, Options, simulate
+from sim.engine.simulation import Memory, Options, simulate
+from sim.recording import blocklog
+from sim.recording.blocklog import BlockLog
 from sim.schedulers import Fcfs, VllmV0
 from sim.schedulers.base import Scheduler
 from sim.sequence import IntArray, Limits, new_requests

@@ -10,7 +10,7 @@ from sim.allocators.unbounded import Unbounded
 from sim.batch import KV_TOKENS, NUM_SEQS, PREFILL_TOKENS
 from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers.fcfs import Fcfs
 from sim.sequence import (
     FINISH_NS,

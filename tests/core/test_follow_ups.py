@@ -5,10 +5,10 @@ import pytest
 
 from sim.allocators.paged import Paged
 from sim.allocators.unbounded import Unbounded
-from sim.arrivals import FollowUps
+from sim.config.runspec import follow_ups
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
-from sim.runspec import follow_ups
+from sim.engine.arrivals import FollowUps
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers import Fcfs, Scheduler
 from sim.schedulers.static import Static
 from sim.sequence import (

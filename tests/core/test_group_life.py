@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim.allocators.terms import RESERVED, TOKEN_STATES
-from sim.engine import Run
+from sim.engine.simulation import Run
 from sim.schedulers.base import Scheduler
 from sim.schedulers.swapping import SwapSpaceError
 from sim.schedulers.vllm_v0 import VllmV0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.metrics import LATENCIES, NS_PER_S, request_latency, spread
+from sim.metrics.summary import LATENCIES, NS_PER_S, request_latency, spread
 from sim.sequence import (
     ARRIVAL_NS,
     FINISH_NS,

@@ -14,12 +14,12 @@ PACKAGES = ("sim", "workloads", "kernels")
 # a module imports nothing from a layer above its own
 LAYERS = (
     ("sim.cli", "sim.library"),
-    ("sim.experiment",),
-    ("sim.fleet",),
-    ("sim.engine",),
-    ("sim.replica",),
+    ("sim.config.experiment",),
+    ("sim.engine.fleet",),
+    ("sim.engine.simulation",),
+    ("sim.engine.replica",),
     ("sim.schedulers",),
-    ("sim.allocators", "sim.costs", "sim.recorder", "sim.routers"),
+    ("sim.allocators", "sim.costs", "sim.engine.recorder", "sim.routers"),
     ("sim.sequence",),
     ("sim.jit",),
 )
@@ -37,14 +37,14 @@ READ_RESULTS_ONLY = (
     "sim.claims.verdicts",
 )
 RUN_A_SIMULATION = (
-    "sim.engine",
-    "sim.fleet",
-    "sim.replica",
+    "sim.engine.simulation",
+    "sim.engine.fleet",
+    "sim.engine.replica",
     "sim.schedulers",
     "sim.costs",
-    "sim.experiment",
-    "sim.runner",
-    "sim.outcome",
+    "sim.config.experiment",
+    "sim.runs.runner",
+    "sim.runs.outcome",
 )
 
 
@@ -116,7 +116,7 @@ def test_the_reader_of_imports_sees_the_known_ones() -> None:
     """Guards the other tests: an empty graph would pass them all."""
     assert {"sim.allocators.terms", "sim.jit", "sim.sequence"} <= IMPORTS["sim.allocators.blocks"]
     assert "sim.allocators.arena" in IMPORTS["sim.allocators.contiguous"]
-    assert "simpy" in IMPORTS["sim.replica"]
+    assert "simpy" in IMPORTS["sim.engine.replica"]
     assert len(MODULES) > 20
 
 
@@ -160,7 +160,11 @@ def test_sim_and_workloads_never_import_what_needs_a_gpu(package: str) -> None:
 
 def test_simpy_is_known_to_the_engine_its_replica_and_fleets_of_them_alone() -> None:
     """A benchmark may time the bare library beside it."""
-    assert importers("simpy") - {"sim.bench"} == {"sim.engine", "sim.fleet", "sim.replica"}
+    assert importers("simpy") - {"sim.bench.events"} == {
+        "sim.engine.simulation",
+        "sim.engine.fleet",
+        "sim.engine.replica",
+    }
 
 
 def test_there_is_no_import_cycle() -> None:
@@ -187,7 +191,7 @@ def test_package_names_resolve_to_this_repository(name: str) -> None:
 def test_the_simulator_starts_without_torch_and_triton() -> None:
     program = (
         "import sys; sys.modules['torch'] = sys.modules['triton'] = None\n"
-        "import sim.engine, sim.allocators, sim.schedulers, sim.costs, sim.testing\n"
+        "import sim.engine.simulation, sim.allocators, sim.schedulers, sim.costs, sim.testing\n"
         "print('kernels' in sys.modules)"
     )
     done = subprocess.run(

@@ -6,8 +6,8 @@ import numpy as np
 
 from sim.allocators.prefix import Prefix
 from sim.costs.linear import Constant, Linear
-from sim.engine import Memory, Options, Run, simulate
-from sim.recorder import MAX_STRETCH
+from sim.engine.recorder import MAX_STRETCH
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers.vllm_v1 import VllmV1
 from sim.sequence import FIRST_SCHEDULED_NS, NUM_PREEMPTIONS, REQUEST, Limits, new_requests
 from workloads.sequences import SequenceContent

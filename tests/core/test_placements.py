@@ -6,8 +6,8 @@ import pytest
 from sim.allocators import Admission
 from sim.allocators.contiguous import Contiguous
 from sim.costs.linear import Linear
-from sim.engine import Memory, Run, simulate
-from sim.metrics import summarize
+from sim.engine.simulation import Memory, Run, simulate
+from sim.metrics.summary import summarize
 from sim.schedulers import Fcfs
 from sim.sequence import FINISH_NS, FIRST_TOKEN_NS, Limits, SequenceTable, new_requests
 

@@ -16,8 +16,7 @@ from sim.allocators.terms import (
     TOKEN_STATES,
 )
 from sim.costs.linear import Constant
-from sim.engine import Memory, Run, simulate
-from sim.recorder import (
+from sim.engine.recorder import (
     COLUMN_NAMES,
     FIRST_WIDTH_NS,
     MAX_STRETCH,
@@ -25,6 +24,7 @@ from sim.recorder import (
     Recorder,
     exact_sums,
 )
+from sim.engine.simulation import Memory, Run, simulate
 from sim.schedulers.fcfs import Fcfs
 from sim.sequence import Limits, new_requests
 

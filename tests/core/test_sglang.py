@@ -11,7 +11,7 @@ from sim.allocators import ALLOCATORS
 from sim.allocators.checked import CheckedAllocator
 from sim.allocators.radix import Radix
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS, Scheduler
 from sim.schedulers.base import MAX_NUM_SEQS, MEMORY, NOTHING, TOKEN_BUDGET
 from sim.schedulers.mini_sglang import MiniSglang

@@ -16,7 +16,7 @@ from sim.allocators.radix import Radix
 from sim.allocators.tree import Node
 from sim.batch import NUM_DECODE_SEQS, PREFILL_TOKENS
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, simulate
+from sim.engine.simulation import Memory, Options, simulate
 from sim.schedulers.base import Scheduler
 from sim.schedulers.sglang import Sglang
 from sim.schedulers.sglang_orders import MANY, InBatch, PolicyName, WaitingOrder

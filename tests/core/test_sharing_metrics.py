@@ -13,8 +13,8 @@ from sim.allocators.paged_cow import PagedCow
 from sim.allocators.prefix import Prefix
 from sim.allocators.terms import HELD_BLOCKS, TABLE_BLOCKS
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
-from sim.metrics import Row, histogram_spread, summarize
+from sim.engine.simulation import Memory, Options, Run, simulate
+from sim.metrics.summary import Row, histogram_spread, summarize
 from sim.schedulers.base import Scheduler
 from sim.schedulers.fcfs import Fcfs
 from sim.schedulers.static import Static

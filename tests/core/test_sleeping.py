@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import sleep_examples
 from sim.allocators import ALLOCATORS
 from sim.batch import PREFILL_TOKENS
-from sim.engine import Run
+from sim.engine.simulation import Run
 from sim.gaps import GAP_COUNT, GAP_SUM_NS, GAP_SUM_S
 from sim.schedulers import SCHEDULERS
 from sim.sequence import (

@@ -15,8 +15,8 @@ from sim.batch import (
 )
 from sim.costs.base import CostModel
 from sim.costs.linear import Constant, Linear
-from sim.engine import Memory, Options, Run, simulate
-from sim.metrics import summarize
+from sim.engine.simulation import Memory, Options, Run, simulate
+from sim.metrics.summary import summarize
 from sim.schedulers import Scheduler
 from sim.schedulers.static import Static
 from sim.sequence import (

@@ -8,7 +8,7 @@ import pytest
 from sim.allocators import Admission, Allocator
 from sim.allocators.paged import Paged
 from sim.costs.linear import Constant
-from sim.engine import Memory, Run, simulate
+from sim.engine.simulation import Memory, Run, simulate
 from sim.schedulers.tgi import Tgi
 from sim.sequence import (
     FINISH_NS,

@@ -13,7 +13,7 @@ from sim.allocators.prefix import Prefix
 from sim.allocators.radix import Radix
 from sim.allocators.vattention import VAttention
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers.trtllm import Policy, TrtLlm
 from sim.sequence import (
     FINISH_NS,

@@ -8,8 +8,8 @@ import pytest
 from sim.allocators import Admission
 from sim.allocators.vattention import VAttention
 from sim.costs.linear import Constant
-from sim.engine import Memory, Run, simulate
-from sim.hardware import MODELS
+from sim.engine.simulation import Memory, Run, simulate
+from sim.hardware.by_name import MODELS
 from sim.schedulers import Fcfs
 from sim.sequence import IntArray, Limits, SequenceTable, new_requests
 

@@ -16,11 +16,11 @@ from cost_models import LLAMA_3_8B, batch_of, measured
 from experiment_files import write
 from sim.allocators.paged import Paged
 from sim.batch import COPIED_TOKENS, SWAPPED_BLOCKS, SWAPPED_TOKENS, next_decode
+from sim.config.experiment import load_experiment
 from sim.costs.link import link_gb_s
 from sim.costs.measured import Measured
 from sim.costs.profile import load_profile, shipped, write_profile
-from sim.engine import Memory, Options, Run, simulate
-from sim.experiment import load_experiment
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers.vllm_v1 import VllmV1
 from sim.sequence import Limits, new_requests
 

@@ -11,7 +11,7 @@ import pytest
 
 from command import ROOT
 from sim.cli import main
-from sim.metric_docs import METRICS, describe
+from sim.metrics.docs import METRICS, describe
 from sim.reference import PAGES, page
 from sim.reference.markdown import prose
 
@@ -65,7 +65,7 @@ def test_kvsim_list_metrics_shows_them(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_every_key_of_a_plug_in_and_of_a_trace_format_is_described() -> None:
-    """A docstring names it, or sim/schema/common.py does: the last cell of no row is empty."""
+    """A docstring names it, or the schema's common.py does: the last cell of no row is empty."""
     for name in ("plugins", "traces", "experiments"):
         rows = [line for line in page(name).splitlines() if line.startswith("| `")]
         assert len(rows) > 20

@@ -12,9 +12,9 @@ from executed import NUM_RUNS, NUM_TRACES, follow, results_of, started, told
 
 from command import ROOT, SMALL
 from sim.cli import main
+from sim.config.experiment import load_experiment
 from sim.executors import ExecutorError, cluster, run_experiment
-from sim.experiment import load_experiment
-from sim.runner import RunOptions, code_digest
+from sim.runs.runner import RunOptions, code_digest
 
 
 def test_a_sweep_that_is_interrupted_and_loses_a_worker_has_the_bytes_of_a_local_one(

@@ -9,11 +9,11 @@ import pytest
 
 from command import SMALL, files_below
 from experiment_files import write
+from sim.config.experiment import load_experiment
 from sim.executors import ExecutorError
 from sim.executors.worker import Made, Order, carry_out
-from sim.experiment import load_experiment
-from sim.results import write_run
-from sim.runner import Due, RunOptions, RunSpec, Work, code_digest, execute, look_up
+from sim.results.files import write_run
+from sim.runs.runner import Due, RunOptions, RunSpec, Work, code_digest, execute, look_up
 
 
 def due_in(folder: Path, *overrides: str, code: str = "") -> tuple[Due, Work]:

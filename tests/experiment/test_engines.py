@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from experiment_files import HEAD, INLINE, SHAREGPT, errors_of, ids, load
 from replay_v1 import VERSIONS
 from sim.allocators import ALLOCATORS
-from sim.classes import find_class
-from sim.engine import Options, simulate
-from sim.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, lay_over, read_engine
-from sim.outcome import run_and_write
-from sim.plugin_keys import PLUGINS
-from sim.plugins import parameter_names
-from sim.runner import RunOptions
-from sim.runspec import sequence_content
+from sim.config.classes import find_class
+from sim.config.engine_presets import ENGINES, ENGINES_FOLDER, PARTS, lay_over, read_engine
+from sim.config.plugin_keys import PLUGINS
+from sim.config.plugins import parameter_names
+from sim.config.runspec import sequence_content
+from sim.engine.simulation import Options, simulate
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 from sim.sequence import SequenceTable
 
 ROOT = Path(__file__).parents[2]

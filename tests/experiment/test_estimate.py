@@ -7,8 +7,8 @@ from pathlib import Path
 
 from command import SMALL, kvsim
 from experiment_files import HEAD, PAGED, SHAREGPT, load
-from sim.estimate import REQUESTS_PER_S, RUN_S, time_line
-from sim.results import MANIFEST
+from sim.results.files import MANIFEST
+from sim.runs.estimate import REQUESTS_PER_S, RUN_S, time_line
 
 RATES = "sweep: {workload.arrivals.rate: [1, 2], allocator.block_size: [8, 512]}\nseeds: 5\n"
 

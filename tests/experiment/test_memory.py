@@ -35,7 +35,8 @@ slo: {ttft_s: 0.01, tpot_s: 0.004}
 SCRIPT = """
 import sys
 from pathlib import Path
-from sim import runspec, tables
+from sim.config import runspec
+from sim.results import tables
 from sim.cli import main
 tables.PIECE = 1 << 14
 for size in sys.argv[1:]:

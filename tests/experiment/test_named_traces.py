@@ -10,9 +10,9 @@ import pytest
 
 from command import SHARED, files_below, kvsim
 from experiment_files import HEAD, PAGED, errors_of, ids, load, write
-from sim import runspec
-from sim.outcome import run_and_write
-from sim.runner import RunOptions
+from sim.config import runspec
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 
 AZURE = (
     "TIMESTAMP,ContextTokens,GeneratedTokens\n"

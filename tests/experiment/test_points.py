@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment_files import BOTH, HEAD, SHAREGPT, load
-from sim.outcome import run_and_write
-from sim.points import SUFFIXES, bootstrap, points_table, spread
-from sim.runner import RunOptions
+from sim.metrics.points import SUFFIXES, bootstrap, points_table, spread
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 
 SWEEP = "sweep: {allocator.block_size: [8, 16, 512]}\n"
 

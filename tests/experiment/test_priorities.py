@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiment_files import HEAD, INLINE, PAGED, errors_of, load
-from sim.engine import Options, simulate
-from sim.runspec import sequence_content
+from sim.config.runspec import sequence_content
+from sim.engine.simulation import Options, simulate
 from sim.sequence import FIRST_SCHEDULED_NS
 from workloads.canonical import write_canonical
 from workloads.content import ContentBuilder

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from experiment_files import errors_of, ids, load
-from sim.outcome import draw_again, run_and_write
-from sim.replays import BOUNDS
-from sim.runner import RunOptions
+from sim.config.replays import BOUNDS
+from sim.runs.outcome import draw_again, run_and_write
+from sim.runs.runner import RunOptions
 
 LINE = '{{"timestamp": {0}, "input_length": 1024, "output_length": 5, "hash_ids": [{1}, {2}]}}\n'
 # two conversations that take turns: with room for one of them lru always drops the other
@@ -77,7 +77,7 @@ def test_a_replay_by_hand(tmp_path: Path) -> None:
 
 
 def test_what_is_done_is_not_replayed_again_unless_the_trace_changes(tmp_path: Path) -> None:
-    from sim import replays, runspec
+    from sim.config import replays, runspec
 
     def manifests() -> dict[str, bytes]:
         found = (tmp_path / "out/runs").glob("*/manifest.json")

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from experiment_files import errors_of, load, write
+from sim.config.experiment import load_experiment
 from sim.executors import run_experiment
-from sim.experiment import load_experiment
-from sim.runner import RunOptions
+from sim.runs.runner import RunOptions
 
 HEAD = "name: example\nkv_cache: {num_slots: 4000}\nmax_model_len: 2048\n"
 CHAT = """\

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiment_files import BOTH, HEAD, INLINE, PAGED, SHAREGPT, errors_of, ids, load
-from sim import outcome
-from sim.engine import simulate
-from sim.figure_keys import FIGURE_NAMES
-from sim.naming import Names
+from sim.config.figure_keys import FIGURE_NAMES
+from sim.config.naming import Names
+from sim.engine.simulation import simulate
+from sim.runs import outcome
 from sim.sequence import FINAL_TOKENS, MAX_FINAL_TOKENS
 from workloads.trace import Trace
 

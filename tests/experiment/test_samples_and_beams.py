@@ -9,7 +9,7 @@ import pytest
 from command import files_below, kvsim
 from experiment_files import errors_of, load
 from sim.executors import run_experiment
-from sim.runner import RunOptions
+from sim.runs.runner import RunOptions
 
 EXPERIMENT = """\
 name: forks

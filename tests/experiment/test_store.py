@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim import tables
-from sim.experiment import load_experiment
-from sim.outcome import draw_again, run_and_write, summary_table
-from sim.results import ResultsError, replacing
-from sim.runner import RunOptions
+from sim.config.experiment import load_experiment
+from sim.results import tables
+from sim.results.files import ResultsError, replacing
+from sim.runs.outcome import draw_again, run_and_write, summary_table
+from sim.runs.runner import RunOptions
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = """\
@@ -129,7 +129,7 @@ def test_all_runs_have_one_schema(folder: Path, kind: str) -> None:
 
 
 def test_a_run_without_a_block_to_log_has_the_same_schema() -> None:
-    from sim.blocklog import COLUMNS
+    from sim.recording.blocklog import COLUMNS
 
     empty = pd.DataFrame([], columns=list(COLUMNS)).astype(COLUMNS)
     assert tables.arrow_table(empty, tables.BLOCKS, "r").schema.equals(tables.BLOCKS)

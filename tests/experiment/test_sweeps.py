@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment_files import BOTH, HEAD, INLINE, PAGED, SHAREGPT, errors_of, ids, load
-from sim.outcome import run_and_write
-from sim.runner import RunOptions
-from sim.sampling import RangeKeys, SampleKeys, draw
+from sim.config.sampling import RangeKeys, SampleKeys, draw
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 
 RATE, SIZE, CAP = "workload.arrivals.rate", "allocator.block_size", "scheduler.max_num_seqs"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from experiment_files import load
-from sim.outcome import run_and_write
-from sim.runner import RunOptions
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 
 TEXT = """\
 name: watched

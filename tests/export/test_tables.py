@@ -13,13 +13,13 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-from sim import tables
 from sim.cli import main
 from sim.export import tables as export_tables
 from sim.export.meanings import COLUMNS, ROWS
 from sim.export.meanings import column as column_of
 from sim.recording.tables import COLUMNS as RECORDED
-from sim.results import ResultsError
+from sim.results import tables
+from sim.results.files import ResultsError
 from sim.stored import open_folder
 
 TABLES = ("block_events", "iterations", "phases", "requests", "table_events", "timeline")

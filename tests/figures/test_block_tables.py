@@ -10,16 +10,16 @@ from matplotlib.patches import FancyArrowPatch
 from figure_data import SOURCE, footer, summary_row
 from sim.allocators import Paged, PagedCow
 from sim.allocators.base import Allocator
-from sim.blocklog import BlockLog
 from sim.branching import WorkloadBranches
 from sim.costs import Constant
-from sim.engine import Memory, Options, simulate
+from sim.engine.simulation import Memory, Options, simulate
 from sim.figures import FigureError, Results
 from sim.figures.block_tables import draw_block_tables
 from sim.figures.pool_map import draw_pool_map
+from sim.recording.blocklog import BlockLog
+from sim.results.tables import requests_tables
 from sim.schedulers import VllmV0
 from sim.sequence import Limits, new_requests
-from sim.tables import requests_tables
 
 BLOCK = 4
 

@@ -24,7 +24,7 @@ from sim.allocators import cached_blocks
 from sim.allocators.checked import visible_state
 from sim.allocators.nano_vllm import NanoVllm
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, simulate
+from sim.engine.simulation import Memory, Options, simulate
 from sim.schedulers.nano_vllm import NanoVllm as NanoVllmScheduler
 from sim.sequence import IntArray
 

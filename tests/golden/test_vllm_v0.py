@@ -14,7 +14,7 @@ from recorded import Case, case_paths, read_case
 from replay_v0 import Recording, Replay, longest_of, parts_of, requests_of
 from sim.allocators.paged_cow import PagedCow
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, simulate
+from sim.engine.simulation import Memory, Options, simulate
 from sim.schedulers.vllm_v0 import VllmV0
 
 ENGINE = "vllm_v0"

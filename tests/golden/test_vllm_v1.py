@@ -14,7 +14,7 @@ from recorded import Case, RecordedContent, case_paths, read_case
 from replay_v1 import VERSIONS, Replay, parts_of, requests_of
 from sim.allocators.checked import visible_state
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, simulate
+from sim.engine.simulation import Memory, Options, simulate
 
 STEP_NS = 1000
 

@@ -113,7 +113,7 @@ def test_type_checkers_see_the_names_and_nothing_else(tmp_path: Path) -> None:
 
 def test_importing_loads_nothing_and_every_name_is_found_from_nothing() -> None:
     code = "import sys; import sim; print(sorted({'numpy', 'pandas', 'torch'} & set(sys.modules)))"
-    code += "; import sim.experiment, sim.cells"
+    code += "; import sim.config.experiment, sim.config.cells"
     code += "; print(callable(sim.sweep), callable(sim.run), 'torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT

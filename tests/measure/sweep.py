@@ -17,9 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sim import metrics, results, runner
-from sim.experiment import load_experiment
-from sim.runspec import RunSpec
+from sim.config.experiment import load_experiment
+from sim.config.runspec import RunSpec
+from sim.metrics import summary as metrics
+from sim.results import files as results
+from sim.runs import runner
 
 FILE = Path(__file__).with_suffix(".yaml")
 EVERY = 40

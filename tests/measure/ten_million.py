@@ -18,9 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sim import runner, runspec
-from sim.bench import bare_event_us
+from sim.bench.events import bare_event_us
 from sim.cli import main
+from sim.config import runspec
+from sim.runs import runner
 
 FILE = Path(__file__).with_suffix(".yaml")
 NUM_EVENTS = 1_000_000

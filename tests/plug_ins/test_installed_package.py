@@ -27,8 +27,8 @@ LOG = "at_s\tin\tout\n0\t10\t5\n0.01\t30\t9\n0.02\t12\t3\n0.02\t25\t7\n"
 
 CHECKS = """
 import json
-from sim.classes import find_class
-from sim.plugin_keys import TABLES
+from sim.config.classes import find_class
+from sim.config.plugin_keys import TABLES
 from sim.testing import *
 found = {key: find_class(kind, *TABLES[key]) for key, kind in {
     "allocator": "one_range", "scheduler": "shortest_first", "cost": "square_root",

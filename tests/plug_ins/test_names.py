@@ -15,7 +15,7 @@ import pytest
 
 from experiment_files import GOOD, errors_of, load
 from sim import catalog
-from sim.schema import experiment_schema
+from sim.config.schema import experiment_schema
 from workloads import installed, open_file
 from workloads.trace import TraceError
 
@@ -164,7 +164,7 @@ def test_nothing_looks_for_packages_before_a_name_is_asked_for() -> None:
         "    if str(names.get('group')).startswith('kvsim'): raise SystemExit('looked')\n"
         "    return real(**names)\n"
         "m.entry_points = entry_points\n"
-        "import sim, sim.experiment, sim.cli\n"
+        "import sim, sim.config.experiment, sim.cli\n"
         "sim.cli.build_parser()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -13,12 +13,12 @@ import pytest
 from command import SMALL
 from experiment_files import load
 from sim.export.tables import write_tables
-from sim.outcome import run_and_write
 from sim.recording.tables import NAMES
 from sim.report import write_report
 from sim.report.player import recordings
-from sim.results import MANIFEST, ResultsError, file_digest
-from sim.runner import RunOptions
+from sim.results.files import MANIFEST, ResultsError, file_digest
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 from sim.stored import open_folder
 
 PAGED = "runs/paged-seed=0"

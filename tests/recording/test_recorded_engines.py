@@ -18,7 +18,7 @@ import pytest
 from experiment_files import load
 from sim.executors import run_experiment
 from sim.recording.tables import NAMES
-from sim.runner import RunOptions
+from sim.runs.runner import RunOptions
 
 NUM_SLOTS = 2100
 TEXT = f"""\

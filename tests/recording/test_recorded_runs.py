@@ -12,9 +12,9 @@ import pytest
 
 from experiment_files import GOOD, errors_of, load
 from sim.executors import run_experiment
-from sim.outcome import sampled_warnings
 from sim.recording.tables import COLUMNS, NAMES
-from sim.runner import RunOptions
+from sim.runs.outcome import sampled_warnings
+from sim.runs.runner import RunOptions
 
 FLEET = """\
 name: example

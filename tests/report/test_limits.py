@@ -13,7 +13,7 @@ from command import ROOT
 from pages import all_of, assert_well_made, read_page, visible_text
 from sim.report import page, write_claims_report, write_report
 from sim.report.limits import LADDER
-from sim.results import ResultsError
+from sim.results.files import ResultsError
 
 
 def multiplied(folder: Path, times: int) -> int:

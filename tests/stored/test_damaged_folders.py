@@ -18,10 +18,10 @@ import sim
 from command import SMALL, files_below
 from experiment_files import load
 from sim.cli import main
-from sim.outcome import run_and_write
 from sim.report import write_report
-from sim.results import ResultsError
-from sim.runner import RunOptions
+from sim.results.files import ResultsError
+from sim.runs.outcome import run_and_write
+from sim.runs.runner import RunOptions
 
 PAGED = "runs/paged-seed=0"
 WASTE = "figures: [waste]"

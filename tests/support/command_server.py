@@ -17,9 +17,9 @@ WARM = (
     "sim.cli",
     "sim.executors.local",
     "sim.figures",
-    "sim.outcome",
+    "sim.runs.outcome",
     "sim.report",
-    "sim.schema",
+    "sim.config.schema",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
 )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sim import results
+from sim.results import files as results
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -12,10 +12,10 @@ import yaml
 from experiment_files import errors_of, load
 from sim.allocators.checked import CheckedAllocator
 from sim.allocators.terms import CACHED, FREE
-from sim.engine import Options, Run, simulate
-from sim.engine_presets import REQUIRED, read_engine
-from sim.plugin_keys import build_part
-from sim.runspec import RunSpec, branches, follow_ups, load_trace, sequence_content
+from sim.config.engine_presets import REQUIRED, read_engine
+from sim.config.plugin_keys import build_part
+from sim.config.runspec import RunSpec, branches, follow_ups, load_trace, sequence_content
+from sim.engine.simulation import Options, Run, simulate
 from sim.sequence import (
     ARRIVAL_NS,
     FINISH_NS,

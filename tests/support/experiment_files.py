@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.experiment import ConfigError, Experiment, load_experiment
+from sim.config.experiment import ConfigError, Experiment, load_experiment
 
 GOOD = """\
 name: example

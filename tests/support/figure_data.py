@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from sim.blocklog import COLUMNS
 from sim.figures import Results
 from sim.figures.base import Drawing
 from sim.figures.tables import TERMS
+from sim.recording.blocklog import COLUMNS
 
 SOURCE = "linear: a made-up model for tests"
 NUM_SLOTS = 1024

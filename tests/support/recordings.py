@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sim.allocators.terms import EXTERNAL, FREE, KVUsage
-from sim.engine import Memory, Run, simulate
+from sim.engine.simulation import Memory, Run, simulate
 from sim.recording.recording import Recording
 from sim.schedulers.base import MEMORY, Scheduler
 from sim.sequence import NUM_SLOTS, REQUEST

@@ -11,7 +11,7 @@ from recorded_tree import TreeCase, read_case, slots_of, tokens_of
 from replay_tree import TreeReplay
 from sim.allocators.mini_sglang import MiniSglang
 from sim.allocators.tree import Node, RadixTree
-from sim.plugin_keys import build_part
+from sim.config.plugin_keys import build_part
 from sim.sequence import SequenceTable
 
 ENGINE = "mini_sglang"

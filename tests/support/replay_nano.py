@@ -11,7 +11,7 @@ from replay_v1 import Difference
 from sim.allocators import Allocator
 from sim.allocators.cached_blocks import WAS_EVICTED
 from sim.allocators.nano_vllm import NanoVllm
-from sim.plugin_keys import build_part
+from sim.config.plugin_keys import build_part
 from sim.schedulers import Scheduler
 from sim.schedulers.nano_vllm import NanoVllm as NanoVllmScheduler
 from sim.sequence import REQUEST, IntArray, Limits, SequenceTable, new_requests

@@ -12,7 +12,7 @@ from recorded_tree import Difference, Namespaces, TreeCase, first_difference, ru
 from replay_tree import state_of
 from sim.allocators.radix import Radix
 from sim.allocators.tree import RadixTree
-from sim.plugin_keys import build_part
+from sim.config.plugin_keys import build_part
 from sim.sequence import NUM_COMPUTED, NUM_TOKENS, IntArray, Limits, SequenceTable, new_requests
 from workloads.content import Run
 from workloads.sequences import SequenceContent

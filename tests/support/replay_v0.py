@@ -16,7 +16,7 @@ from sim.allocators.paged_cow import PagedCow
 from sim.allocators.shared_blocks import COPIED, SWAPPED_IN, SWAPPED_OUT
 from sim.beam_search import BeamSearch, Candidate, Step
 from sim.branching import Branches
-from sim.plugin_keys import build_part
+from sim.config.plugin_keys import build_part
 from sim.schedulers import Scheduler
 from sim.schedulers.swapping import SwapSpaceError
 from sim.schedulers.vllm_v0 import VllmV0

@@ -12,7 +12,7 @@ from recorded import Case, Clock, Record, RecordedContent, prompt_length
 from sim.allocators import Allocator
 from sim.allocators.cached_blocks import BECAME_CACHED
 from sim.allocators.prefix import Prefix
-from sim.plugin_keys import build_part
+from sim.config.plugin_keys import build_part
 from sim.schedulers import Scheduler
 from sim.schedulers.vllm_v1 import VllmV1
 from sim.schedulers.vllm_v1_async import Step, VllmV1Async

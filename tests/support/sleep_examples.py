@@ -13,12 +13,12 @@ import numpy as np
 from sim.allocators import ALLOCATORS, Allocator
 from sim.allocators.declared import declared_prefixes
 from sim.allocators.tree_policies import EVICTION_POLICIES
-from sim.arrivals import FollowUps
 from sim.batch import KV_TOKENS, NUM_SEQS
 from sim.branching import WorkloadBranches
 from sim.costs import CostModel
 from sim.costs.linear import Constant, Linear
-from sim.engine import Memory, Options, Run, simulate
+from sim.engine.arrivals import FollowUps
+from sim.engine.simulation import Memory, Options, Run, simulate
 from sim.schedulers import SCHEDULERS, Scheduler
 from sim.schedulers.sglang_orders import POLICIES
 from sim.sequence import PRIORITY, IntArray, Limits, new_requests

@@ -16,9 +16,9 @@ from sim.beam_search import Step
 from sim.branching import Branches, WorkloadBranches
 from sim.claims.probes.results import Seeds
 from sim.costs.linear import Constant
-from sim.engine import Memory, Options, Run, simulate
-from sim.facts import facts_of
-from sim.metrics import memory_metrics
+from sim.engine.simulation import Memory, Options, Run, simulate
+from sim.metrics.facts import facts_of
+from sim.metrics.summary import memory_metrics
 from sim.schedulers.vllm_v0 import VllmV0
 from sim.sequence import (
     FINISH_NS,

@@ -21,12 +21,12 @@ from sim.batch import (
     SWAPPED_TOKENS,
     empty_batch,
 )
+from sim.config.plugin_keys import build_part, resolve_part
+from sim.config.plugins import Config
+from sim.config.yaml_nodes import KeyPath, dotted
 from sim.costs import CostModel
-from sim.hardware_keys import read_device, read_model
-from sim.plugin_keys import build_part, resolve_part
-from sim.plugins import Config
+from sim.hardware.keys import read_device, read_model
 from sim.sequence import IntArray
-from sim.yaml_nodes import KeyPath, dotted
 
 
 def paging_overhead_percent(

@@ -10,10 +10,10 @@ import yaml
 
 from sim.claims.probes.pools import Pool, histories, made, made_of
 from sim.claims.probes.results import Vacuous
-from sim.engine_presets import read_engine
-from sim.hardware import GIB, MODELS, Model
-from sim.hardware_types import on_one_gpu
-from sim.hf_config import model_from_config
+from sim.config.engine_presets import read_engine
+from sim.hardware.by_name import GIB, MODELS, Model
+from sim.hardware.hf_config import model_from_config
+from sim.hardware.types import on_one_gpu
 from sim.sequence import MAX_FINAL_TOKENS
 
 FACTS = Path(__file__).with_name("engine_facts.yaml")

@@ -7,11 +7,11 @@ from pathlib import Path
 from sim.allocators.base import Admission
 from sim.allocators.contiguous import Contiguous
 from sim.allocators.paged import Paged
-from sim.budget import memory_budget
 from sim.claims.probes.pools import Pool
-from sim.engine_presets import read_engine
-from sim.hardware import GPUS, MODELS, find_device, find_model
-from sim.hardware_types import GIB, Device, Model, on_one_gpu
+from sim.config.engine_presets import read_engine
+from sim.hardware.budget import memory_budget
+from sim.hardware.by_name import GPUS, MODELS, find_device, find_model
+from sim.hardware.types import GIB, Device, Model, on_one_gpu
 
 GB = 1e9
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.claims.probes.results import Seeds
-from sim.plugin_keys import PLUGINS
+from sim.config.plugin_keys import PLUGINS
 from workloads.joint import Joint
 
 NUM_SEEDS = 5

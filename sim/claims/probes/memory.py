@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sim.claims.probes.geometry import model_named
-from sim.hardware import GIB, find_device
+from sim.hardware.by_name import GIB, find_device
 
 
 def memory_of_tokens(model: str, memory_bytes: int, tokens: int) -> dict[str, float]:

@@ -11,7 +11,7 @@ from sim.allocators.paged_cow import PagedCow
 from sim.branching import WorkloadBranches
 from sim.claims.probes.results import Vacuous
 from sim.costs.linear import Constant
-from sim.engine import Memory, Observer, Options, simulate
+from sim.engine.simulation import Memory, Observer, Options, simulate
 from sim.schedulers.base import Scheduler
 from sim.schedulers.vllm_v0 import VllmV0
 from sim.sequence import PENDING, REQUEST, STATUS, IntArray, Limits, new_requests

@@ -11,7 +11,7 @@ import numpy as np
 from sim.allocators.base import Admission
 from sim.allocators.paged_cow import PagedCow
 from sim.claims.probes.geometry import model_named
-from sim.hf_config import model_from_config
+from sim.hardware.hf_config import model_from_config
 from sim.sequence import NUM_TOKENS, REQUEST, Limits, SequenceTable, new_requests
 from workloads.content import ContentBuilder, own_prompt
 from workloads.sequences import SequenceContent

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sim.config.plugins import guess
 from sim.costs.fit.recipes import RECIPES
 from sim.costs.fit.tables import TableError
 from sim.costs.profile import FOLDER, Profile, ProfileError, load_profile, write_profile
-from sim.plugins import guess
 
 PAPER = "a100-40-2023"
 

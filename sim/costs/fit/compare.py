@@ -21,10 +21,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 
-from sim import results
 from sim.costs.fit.tables import TableError
 from sim.costs.forms import Floats
 from sim.figures import style
+from sim.results import files as results
 from sim.stored import open_folder
 from sim.stored.files import AGAIN, read_json
 

@@ -33,7 +33,8 @@ SMALL = {
 SMALL_OF = {layer: name for name, layers in SMALL.items() for layer in layers}
 LINEARS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head")
 
-# bytes/s that no cold run can pass: datasheets (sim/presets/gpus.yaml); rows above it ran from L2
+# bytes/s that no cold run can pass: datasheets (sim/hardware/presets/gpus.yaml); rows above it ran
+# from L2
 PEAK_GB_S = {"H200": 4800, "H100": 3350, "A100": 2039, "RTX 4090": 1008}
 
 

@@ -8,7 +8,7 @@ from sim.figures.tables import Group, groups, is_empty
 from sim.recording.tables import NAMES
 from sim.report.player.recordings import MAX_SLOTS, TERMS, Recording, slots_of
 from sim.report.text import MAX_SHOWN, visible
-from sim.results import ResultsError
+from sim.results.files import ResultsError
 from sim.stored import Stored
 
 

@@ -1,0 +1,1 @@
+"""Models and GPUs: what they are, and how many slots of KV a model leaves on a GPU."""
