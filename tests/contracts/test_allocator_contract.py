@@ -154,7 +154,7 @@ def test_every_allocator_keeps_the_contract_in_any_history(
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=50,
+            max_examples=25,
             stateful_step_count=30,
             deadline=None,
             derandomize=True,
@@ -174,9 +174,9 @@ def test_every_allocator_passes_the_suite_for_plug_ins(
 def test_more_sequences_than_the_table_first_holds_keep_their_memory(
     kind: str, parameters: dict[str, Any]
 ) -> None:
-    """The sequence table doubles at 64 and 128 rows; the block tables must follow."""
-    history = History(lambda: ALLOCATORS[kind](**parameters), num_slots=5000, max_model_len=32)
-    for _ in range(150):
+    """One sequence table doubles at 64 rows, the other from 2 on; the block tables must follow."""
+    history = History(lambda: ALLOCATORS[kind](**parameters), num_slots=2400, max_model_len=32)
+    for _ in range(70):
         assert history.arrive(prompt=5, output=12, extra=0, chunk=5) == Admission.OK
     assert history.decode(history.running, 11) == 11
     history.free(history.running[::3])
