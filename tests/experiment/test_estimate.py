@@ -7,7 +7,7 @@ from pathlib import Path
 
 from command import SMALL, kvsim
 from experiment_files import HEAD, PAGED, SHAREGPT, load
-from sim.results.files import MANIFEST
+from sim.results.files import MANIFEST, SCHEMA
 from sim.runs.estimate import REQUESTS_PER_S, RUN_S, time_line
 
 RATES = "sweep: {workload.arrivals.rate: [1, 2], allocator.block_size: [8, 512]}\nseeds: 5\n"
@@ -27,17 +27,21 @@ def test_an_estimate_counts_requests_and_runs_but_not_those_that_cannot_be(tmp_p
     assert f"about {seconds / 2:.0f} s on 2 cores" in time_line(specs, tmp_path, 2)
 
 
+def manifest(wall_s: float) -> str:
+    return json.dumps({"schema": SCHEMA, "key": "any", "files": {}, "wall_s": wall_s})
+
+
 def test_earlier_runs_tell_their_time(tmp_path: Path) -> None:
     specs = load(tmp_path, text(20) + RATES).runs()
     made = [spec for spec in specs if not spec.skip]
     for number, spec in enumerate(made):
         folder = tmp_path / "runs" / spec.run_id
         folder.mkdir(parents=True)
-        (folder / MANIFEST).write_text(json.dumps({"wall_s": 1800.0}) if number else "no JSON")
+        (folder / MANIFEST).write_text(manifest(1800.0) if number else "no JSON")
     earlier = "an estimate from the wall times of 9 earlier runs"
     line = time_line(specs, tmp_path, 1)
     assert line.startswith(f"time          about 4.5 h on one core: {earlier} and, for the others")
-    (tmp_path / "runs" / made[0].run_id / MANIFEST).write_text('{"wall_s": 60}')
+    (tmp_path / "runs" / made[0].run_id / MANIFEST).write_text(manifest(60.0))
     line = time_line(specs, tmp_path, 60)
     assert line == f"time          about 5 min on 60 cores: {earlier.replace('9', '10')}"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import filecmp
+import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from experiment_files import errors_of, load, write
 from sim.config.experiment import load_experiment
+from sim.config.yaml_nodes import ConfigError
 from sim.executors import run_experiment
 from sim.runs.runner import RunOptions
 
@@ -147,6 +150,9 @@ class Last(Router):
     assert row["router"] == "kvsim_test_router:Last"
     assert pd.read_csv(folder / "replicas.csv")["num_requests"].tolist() == [0, 0, 400]
     (tmp_path / "kvsim_test_router.py").write_text(module + "# changed\n")
+    with pytest.raises(ConfigError, match="has changed in its file since it was imported"):
+        load_experiment(write(tmp_path, text))
+    importlib.reload(sys.modules["kvsim_test_router"])
     again = [spec.key("code", "trace") for spec in load_experiment(write(tmp_path, text)).runs()]
     assert keys != again
 
