@@ -24,6 +24,7 @@ from sim.engine.simulation import Memory
 from sim.routers import Router
 from sim.schedulers import Scheduler
 from sim.sequence import PRIORITY, IntArray, Limits, new_requests
+from workloads.base import Workload
 from workloads.sequences import SequenceContent
 from workloads.trace import Trace, TraceError
 
@@ -160,8 +161,7 @@ def trace_source(config: Config, folder: Path, seed: int) -> TraceSource:
 @lru_cache(maxsize=32)
 def _load_trace(source: TraceSource) -> Trace:
     workload = build_part("workload", json.loads(source.workload), Path(source.folder))
-    trace: Trace = workload.load(source.seed)
-    return trace
+    return _loaded(workload, source.seed)
 
 
 def follow_ups(trace: Trace) -> FollowUps | None:
@@ -210,3 +210,20 @@ def max_tokens_of(trace: Trace, rule: str | int, max_model_len: int) -> IntArray
             raise TraceError(f"{trace.source}: has no max_tokens")
         return trace.max_tokens
     return np.full(len(trace), max_model_len if rule == "max_model_len" else rule, np.int64)
+
+
+def _loaded(workload: Workload, seed: int) -> Trace:
+    """The trace of a workload, which may be anybody's. Raises TraceError for whatever it raises."""
+    try:
+        trace = workload.load(seed)
+    except (TraceError, OSError):
+        raise
+    except Exception as error:
+        if type(workload).__module__.partition(".")[0] == "workloads":
+            raise  # a fault of ours keeps its traceback
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TraceError(f"{workload.kind}: load fails: {reason}") from error
+    if not isinstance(trace, Trace):
+        accepted = "accepted: a Trace"
+        raise TraceError(f"{workload.kind}: load gives a {type(trace).__name__}; {accepted}")
+    return trace

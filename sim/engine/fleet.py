@@ -17,7 +17,7 @@ import heapq
 from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
@@ -240,13 +240,21 @@ class Fleet:
         request = self.arrivals.pop()
         if self.router.reads_prefixes:
             self._due.update(i for i, other in enumerate(self.replicas) if other.settle(now_ns))
-        number = self.router.route(request, self.replicas)
+        number = self._checked(self.router.route(request, self.replicas))
         replica = self.replicas[number]
         end_ns = replica.end_ns
         if replica.send(request, now_ns):
             self._due.add(number)
         elif replica.end_ns != end_ns:
             heapq.heappush(self._ends, (replica.end_ns, number))
+
+    def _checked(self, number: Any) -> int:
+        """The number of a replica that a router, which may be anybody's, has given."""
+        is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not is_whole or not 0 <= number < len(self.replicas):
+            accepted = f"accepted: 0 to {len(self.replicas) - 1}"
+            raise ValueError(f"{self.router.kind}: route gives {number!r}; {accepted}")
+        return int(number)
 
     def _begin(self, now_ns: int) -> None:
         """Let replicas at a boundary begin."""
