@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sim.config.plugins import (
 )
 from sim.config.yaml_nodes import KeyPath
 from sim.costs import COST_MODELS, CostModel
-from sim.hardware.types import MAX_MODEL_LEN
+from sim.hardware.types import MAX_MODEL_LEN, Device, Model
 from sim.routers import ROUTERS, Router
 from sim.schedulers import SCHEDULERS, Scheduler
 from sim.sequence import SequenceTable
@@ -46,6 +47,13 @@ TABLES: dict[str, tuple[Table, type]] = {**PLUGINS, "router": (ROUTERS, Router)}
 # what is meant when the kind is left out
 DEFAULTS = {"scheduler": "fcfs", "cost": "linear"}
 DEFAULT_ROUTER = "round_robin"
+
+# whose facts a cost model may take, and which there are; an allocator's are its parameters
+OWNERS = {
+    "model": {field.name for field in fields(Model)},
+    "device": {field.name for field in fields(Device)},
+    "allocator": None,
+}
 
 MAX_TOKENS_RULES = ("output", "max_model_len", "column")
 
@@ -93,7 +101,12 @@ def resolve_part(
             unknown.append(path[1:])
         report(path, sentence)
 
-    part = _with_facts(key, resolve(value, *TABLES[key], (key,), note), hardware)
+    part = resolve(value, *TABLES[key], (key,), note)
+    wrong = "" if part is None else _wrong_sources(key, part)
+    if wrong:
+        report((key,), wrong)
+        return None
+    part = _with_facts(key, part, hardware)
     if part is not None:
         return part if _can_build(key, part, folder, report) else None
     if unknown:
@@ -102,6 +115,22 @@ def resolve_part(
         if rest is not None:
             _can_build(key, rest, folder, report)
     return None
+
+
+def _wrong_sources(key: str, part: Config) -> str:
+    """What is wrong with the facts that a class of somebody else's asks for; else empty."""
+    sources = getattr(find_class(part["kind"], *TABLES[key]), "from_hardware", {})
+    if not isinstance(sources, Mapping):
+        return f"{part['kind']}: from_hardware is {sources!r}; accepted: {{parameter: fact}}"
+    for name, source in sources.items():
+        owner, _, fact = str(source).partition(".")
+        known = OWNERS.get(owner)
+        if name not in part:
+            return f"{part['kind']}: from_hardware names {name!r}, which is no parameter of it"
+        if not fact or owner not in OWNERS or (known is not None and fact not in known):
+            accepted = "accepted: model.… or device.… and a field of theirs, or allocator.…"
+            return f"{part['kind']}: from_hardware: {name}: unknown fact {source!r}; {accepted}"
+    return ""
 
 
 def _with_facts(
@@ -169,11 +198,19 @@ def no_max_tokens(rule: Any, rules: Sequence[str | None]) -> str:
 def _can_build(key: str, part: Config, folder: Path, report: Report) -> bool:
     """Whether the constructor takes its parameters; if not, report what it says."""
     try:
-        build_part(key, part, folder)
+        _require_lines(key, build_part(key, part, folder))
     except (Exception, SystemExit) as error:  # a plug-in of somebody else's may raise anything
         _report_constructor(key, part, _sentence(error), report)
         return False
     return True
+
+
+def _require_lines(key: str, part: Any) -> None:
+    """What a cost model says of its times are lines. Raises ValueError."""
+    for name in ("notes", "errors", "warnings") if key == "cost" else ():
+        said = getattr(part, name)
+        if not isinstance(said, tuple | list) or not all(isinstance(line, str) for line in said):
+            raise ValueError(f"{name}: is {said!r}; accepted: a tuple of lines")
 
 
 def _sentence(error: BaseException) -> str:
