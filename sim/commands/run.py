@@ -108,7 +108,8 @@ def check_command(arguments: argparse.Namespace) -> int:
     specs = experiment.runs()
     num_skipped = sum(bool(spec.skip) for spec in specs)
     skipped = f", and {num_skipped:,} that cannot be" if num_skipped else ""
-    print(f"{experiment.name}: {len(specs) - num_skipped:,} runs{skipped}")
+    num_runs = len(specs) - num_skipped
+    print(f"{experiment.name}: {num_runs:,} {'run' if num_runs == 1 else 'runs'}{skipped}")
     print(f"  {time_line(specs, Path(arguments.out) / experiment.name, jobs)}")
     for line in experiment.budget_lines():
         print(f"  {line}")

@@ -186,9 +186,7 @@ def read(folder: str | PathLike[str]) -> Results:
     """
     folder = path_of(folder, "folder", "the path of a folder that kvsim run has written")
     stored = open_folder(folder)
-    stored.check_kind()
-    if stored.has_runs:
-        stored.check_runs()
+    stored.check_runs_if_any()
     return Results(stored)
 
 

@@ -14,11 +14,20 @@ WARNING = "warning "  # what a budget line that is one begins with
 MOST = 12  # reasons or changes that are written out
 HARMLESS = ("taken for", "ignored", "sub-agents")  # notes that change no request
 COUNTED = {
-    "num_rejected": "requests were rejected, because they can never fit",
-    "num_failed": "requests failed",
-    "num_unfinished": "requests were unfinished when the run ended",
-    "num_truncated": "outputs were cut at the longest sequence",
-    "num_max_tokens_cuts": "outputs were cut at max_tokens",
+    "num_rejected": (
+        "request was rejected, because it can never fit",
+        "requests were rejected, because they can never fit",
+    ),
+    "num_failed": ("request failed", "requests failed"),
+    "num_unfinished": (
+        "request was unfinished when the run ended",
+        "requests were unfinished when the run ended",
+    ),
+    "num_truncated": (
+        "output was cut at the longest sequence",
+        "outputs were cut at the longest sequence",
+    ),
+    "num_max_tokens_cuts": ("output was cut at max_tokens", "outputs were cut at max_tokens"),
 }
 ENDED = {
     "skipped": "cannot be, and were skipped",
@@ -104,9 +113,10 @@ def _ended(rows: Sequence[Row], silent: set[str]) -> Iterator[str]:
 
 def _counted(rows: Sequence[Row]) -> Iterator[str]:
     """Requests that did not go their whole way, over all runs."""
-    for column, what in COUNTED.items():
+    for column, (one, several) in COUNTED.items():
         counts = [value for row in rows if isinstance(value := row.get(column), int) and value]
         if counts:
+            what = one if sum(counts) == 1 else several
             yield f"{sum(counts):,} {what}, in {len(counts)} of {len(rows)} runs"
 
 
@@ -124,6 +134,7 @@ def _changes(manifests: Iterable[Manifest]) -> Iterator[str]:
     for (source, note), counts in list(found.items())[:MOST]:
         low, high = min(counts), max(counts)
         span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        yield f"trace {source}: {note}: {span} (in {len(counts)} runs)"
+        runs = "1 run" if len(counts) == 1 else f"{len(counts)} runs"
+        yield f"trace {source}: {note}: {span} (in {runs})"
     if len(found) > MOST:
         yield f"… and {len(found) - MOST} more such changes, in the manifests of runs"

@@ -28,6 +28,7 @@ from sim.stored.runs import read_manifest
 
 MAX_ROWS_SHOWN = 60
 MIN_WIDTH = 180  # of a table that goes to a file or a pipe
+UNKEPT = "; the tables of runs are not here: run the experiment again"
 
 
 @dataclass(frozen=True)
@@ -139,12 +140,13 @@ def summary_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
 def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], list[str]]:
     """Draw figures from files alone; return their paths, and a sentence for each that failed.
 
-    names None: the figures of the experiment. Raises ValueError for an unknown name.
+    names None: the figures of the experiment. Without the tables of runs, as in results that were
+    committed, those that need the summary alone. Raises ValueError for an unknown name.
     """
     if names is not None and not names:
         return [], []
     stored = open_folder(folder)
-    stored.check_runs()
+    stored.check_runs_if_any()
     read = figures.tables_of(stored)
     paths: list[Path] = []
     problems: list[str] = []
@@ -152,7 +154,7 @@ def draw_again(folder: Path, names: Sequence[str] | None) -> tuple[list[Path], l
         try:
             paths += figures.draw(name, read, folder / "figures")
         except (figures.FigureError, results.ResultsError) as error:
-            problems.append(f"figure {name}: {error}")
+            problems.append(f"figure {name}: {error}{'' if stored.has_runs else UNKEPT}")
     return paths, problems
 
 

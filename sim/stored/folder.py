@@ -99,6 +99,12 @@ class Stored:
         if self.facts.is_search:
             raise ResultsError(f"{self.folder}: is a search of capacities; {ACCEPTED_RUN}")
 
+    def check_runs_if_any(self) -> None:
+        """As check_runs, but the summary may be all there is: that is how results are committed."""
+        self.check_kind()
+        if self.has_runs:
+            self.check_runs()
+
     def check_runs(self) -> None:
         """Raise ResultsError unless all runs are here, and those that the summary is of."""
         self.check_kind()

@@ -41,13 +41,16 @@ def read_rows(path: Path, needed: Sequence[str]) -> pd.DataFrame:
 
 
 def read_summary(path: Path, runs: Sequence[str]) -> pd.DataFrame:
-    """summary.csv of these runs, a row each. Raises ResultsError."""
+    """summary.csv of these runs, a row each in their order; the file's may be another.
+
+    A spreadsheet may have sorted it. Raises ResultsError.
+    """
     table = read_rows(path, ("run", "status"))
     table["run"] = table["run"].astype(str)  # pandas takes a name of digits for a number
     _check(path, "status", table["status"], table["status"].isin(STATUSES), WORDS["status"])
-    if table["run"].tolist() != list(runs):
+    if sorted(table["run"]) != sorted(runs):
         raise ResultsError(f"{path}: has not the runs of experiment.json; {AGAIN}")
-    return table
+    return table.set_index("run", drop=False).loc[list(runs)].reset_index(drop=True)
 
 
 def _is_number(column: str) -> bool:

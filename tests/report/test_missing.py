@@ -126,7 +126,7 @@ def test_runs_that_did_not_finish_stand_first(small: Path) -> None:
     ]
     assert "4 outputs were cut at the longest sequence, in 2 of 6 runs" in lines
     assert any(line.startswith("cost profile h100; fitted: x: 42 times") for line in lines)
-    assert "trace inline: dropped: no prompt: 17 (in 1 runs)" in lines
+    assert "trace inline: dropped: no prompt: 17 (in 1 run)" in lines
     assert not any("taken for" in line for line in lines)
 
 

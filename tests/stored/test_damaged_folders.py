@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from damages import ANY, HARMLESS, Damage, damages_of
 
@@ -160,6 +161,39 @@ def test_what_an_editor_adds_changes_nothing(
     HARMLESS[what](folder / name)
     write_report(folder, pages[1])
     assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+def test_a_summary_that_was_sorted_is_read_in_the_order_of_the_runs(
+    copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = copy("skipped")
+    summary = sim.read(folder).summary
+    head, *rows = (folder / "summary.csv").read_text().splitlines(keepends=True)
+    (folder / "summary.csv").write_text("".join([head, *reversed(rows)]))
+    pd.testing.assert_frame_equal(sim.read(folder).summary, summary)
+    assert main(["plot", str(folder), "--figure", "waste"]) == 0
+    assert main(["export", str(folder), "--csv", str(tmp_path / "csv")]) == 0
+    for changed in (rows[:1], [*rows, rows[0]], [rows[0], rows[0]]):  # fewer, more, one twice
+        (folder / "summary.csv").write_text("".join([head, *changed]))
+        with pytest.raises(ResultsError, match="has not the runs of"):
+            len(sim.read(folder).summary)
+
+
+def test_without_the_tables_of_runs_a_figure_of_the_summary_is_drawn_and_others_say_why(
+    copy: Callable[[str], Path], capsys: Capture
+) -> None:
+    """As results are committed."""
+    folder = copy("single")
+    assert main(["plot", str(folder)]) == 0
+    waste = files_below(folder / "figures")
+    shutil.rmtree(folder / "runs")
+    shutil.rmtree(folder / "figures")
+    capsys.readouterr()
+    assert main(["plot", str(folder), "--figure", "waste", "--figure", "timeline"]) == 1
+    assert files_below(folder / "figures") == waste
+    said = capsys.readouterr().err
+    assert said.startswith("figure timeline: ")
+    assert said.endswith("; the tables of runs are not here: run the experiment again\n")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "requests.parquet"])
