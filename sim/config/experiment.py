@@ -17,12 +17,13 @@ from sim.config.axes import Axis, read_axes
 from sim.config.cells import Cell, Errors, expand, flush, skip_misfits
 from sim.config.figure_keys import BLOCK_FIGURES, check_block_figures, check_figures
 from sim.config.meeting import meet_trace
+from sim.config.overrides import apply_override
 from sim.config.plugins import Config, Report
 from sim.config.point import ConfigError, Point
 from sim.config.remarks import remarks_on
 from sim.config.replays import ReplaySpec, read_replays
 from sim.config.runspec import RunSpec, uses_seed
-from sim.config.yaml_nodes import Document, apply_override, dotted, read_document
+from sim.config.yaml_nodes import Document, dotted, read_document
 
 __all__ = [
     "ConfigError",

@@ -97,11 +97,11 @@ def read_document(path: str | Path) -> Document:
 
 def parse_document(text: str, name: str) -> Document:
     """Read YAML text; name stands for the file in messages. Raises ConfigError."""
-    node = _compose(text, name)
+    node = compose(text, name)
     document = Document({}, name)
     errors: list[str] = []
     if node is not None:
-        _Builder(document, errors).build_root(node)
+        Builder(document, errors).build_root(node)
     if errors:
         raise ConfigError(errors)
     if node is None or document.data is None:
@@ -112,7 +112,7 @@ def parse_document(text: str, name: str) -> Document:
     return document
 
 
-def _compose(text: str, name: str) -> yaml.Node | None:
+def compose(text: str, name: str) -> yaml.Node | None:
     """The tree of nodes; None for an empty text. Raises ConfigError."""
     try:
         node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
@@ -135,7 +135,7 @@ def _compose(text: str, name: str) -> yaml.Node | None:
     return node
 
 
-class _Builder:
+class Builder:
     """Turns nodes into data, noting places and everything wrong."""
 
     def __init__(self, document: Document, errors: list[str], place: str = "") -> None:
@@ -234,84 +234,6 @@ class _Builder:
     def _error(self, node: yaml.Node, path: KeyPath, sentence: str) -> None:
         key = f"{dotted(path)}: " if path else ""
         self.errors.append(f"{self._place(node)}: {key}{sentence}")
-
-
-def apply_override(document: Document, override: str) -> None:
-    """Set a value as `--set a.b=c` says, where c is YAML. Raises ConfigError.
-
-    Mappings on the way are made; an entry of a list is named by its number from 0.
-    """
-    place = f"--set {override}"
-    key, equals, text = override.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
-        raise ConfigError([f"{place}: must have the form a.b=value"])
-    try:
-        node = _compose(text, "")
-    except ConfigError as error:
-        problem = error.lines[0].split(": ", maxsplit=1)[1]
-        raise ConfigError([f"{place}: {problem}"]) from None
-    target, path = _make_way(document, parts, place)
-    errors: list[str] = []
-    value = None
-    if node is not None:
-        value = _Builder(document, errors, place).build(node, path, node)
-    if errors:
-        raise ConfigError(errors)
-    document.places[path] = place
-    target[path[-1]] = value
-
-
-def set_value(document: Document, key: str, value: Any, place: str) -> None:
-    """Set plain data at a dotted key, as an override does; place stands in messages about it.
-
-    Raises ConfigError.
-    """
-    parts = key.strip().split(".")
-    if not all(parts):
-        raise ConfigError([f"{place}: must be a key like a.b"])
-    target, path = _make_way(document, parts, place)
-    document.places[path] = place
-    target[path[-1]] = value
-
-
-def _make_way(document: Document, parts: list[str], place: str) -> tuple[Any, KeyPath]:
-    """The container that a value is set in, and its whole path. Raises ConfigError.
-
-    Where the old value was written is forgotten.
-    """
-    target, path = _descend(document, parts, place)
-    for known in [known for known in document.places if known[: len(path)] == path]:
-        del document.places[known]
-    return target, path
-
-
-def _descend(document: Document, parts: list[str], place: str) -> tuple[Any, KeyPath]:
-    """The container that an override changes, and the whole path. Raises ConfigError."""
-    target = document.data
-    path: KeyPath = ()
-    for i, part in enumerate(parts):
-        if isinstance(target, list):
-            if not part.isascii() or not part.isdigit() or int(part) >= len(target):
-                raise ConfigError(
-                    [
-                        f"{place}: {dotted(path)} is a list of {len(target)}; accepted: "
-                        f"{dotted(path)}.0 to {dotted(path)}.{len(target) - 1} and what is below"
-                    ]
-                )
-            step: str | int = int(part)
-        else:
-            step = part
-        path = (*path, step)
-        if i == len(parts) - 1:
-            return target, path
-        if isinstance(target, dict) and target.get(part) is None:
-            target[part] = {}
-            document.places[path] = place
-        target = target[step]
-        if not isinstance(target, dict | list):
-            raise ConfigError([f"{place}: {dotted(path)} is {target!r} and has no keys"])
-    raise AssertionError("a key has at least one part")
 
 
 def _describe(value: object) -> str:

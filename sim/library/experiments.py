@@ -13,9 +13,10 @@ from typing import Any
 import pandas as pd
 
 from sim.config.experiment import Experiment, resolve_experiment
+from sim.config.overrides import set_value
 from sim.config.point import PLUGINS
 from sim.config.runspec import RunSpec
-from sim.config.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document, set_value
+from sim.config.yaml_nodes import ConfigError, Document, KeyPath, dotted, read_document
 from sim.library.plain import MAIN, count_of, flag, mapping_of, path_of, plain
 from sim.library.results import Results, read, read_and_keep
 from sim.metrics.points import OWN, points_table

@@ -11,8 +11,9 @@ entry of its tables.
 
 from sim.allocators.checked import CheckedAllocator, visible_state
 from sim.testing.allocators import check_allocator
+from sim.testing.beginnings import SharedBeginnings
 from sim.testing.costs import check_cost
-from sim.testing.history import History, SharedBeginnings
+from sim.testing.history import History
 from sim.testing.routers import check_router
 from sim.testing.rules import ContractError
 from sim.testing.schedulers import check_scheduler
